@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Run is the span of a run, as the run's checkpoint keeps it. A run can wait for days and move between processes, but a span is
+// Run is the span of a run, as the run's state keeps it. A run can wait for days and move between processes, but a span is
 // made in one. So the ids of the span are chosen when the run begins, everything in the run goes below them, and the process in
 // which the run ends makes the span.
 type Run struct {

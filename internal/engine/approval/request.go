@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxKeptSchema is the longest schema that the checkpoint keeps with a waiting call, in bytes.
+// maxKeptSchema is the longest schema that the state of a run keeps with a waiting call, in bytes.
 const maxKeptSchema = 64 << 10
 
 // Ask returns the wait of a call that needs approval, and the operation that announces it. parameters is the schema of the call's

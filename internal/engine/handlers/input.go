@@ -30,11 +30,11 @@ func IsInput(item store.InboxItem, kept *runstate.State, conv *transcript.Conver
 // AnswersNothing reports whether a handler has no message to answer: the run began with a queued tool call, or the message
 // was deleted before the handler was called.
 func AnswersNothing(r *role.Role, conv *transcript.Conversation, runID string) bool {
-	if r.Side().Handler == nil || r.Frame != nil || r.Checkpoint.Turn.Over > 0 || r.Checkpoint.Handoffs > 0 {
+	if r.Side().Handler == nil || r.Frame != nil || r.State.Turn.Over > 0 || r.State.Handoffs > 0 {
 		return false
 	}
-	if r.Checkpoint.Input != "" {
-		return conv.Message(r.Checkpoint.Input) == nil
+	if r.State.Input != "" {
+		return conv.Message(r.State.Input) == nil
 	}
 	for i := range conv.Messages {
 		if m := &conv.Messages[i]; m.RunID == runID && m.Metadata[transcript.MetadataQueuedTool] != nil {
@@ -47,12 +47,12 @@ func AnswersNothing(r *role.Role, conv *transcript.Conversation, runID string) b
 // Input returns the message that a handler answers: in the first turn of a session the message that the run took in,
 // and in later turns what the other side has said.
 func Input(r *role.Role, c *transcript.Conversation, side *definition.Side) *store.Message {
-	turn := r.Checkpoint.Turn
+	turn := r.State.Turn
 	if turn.Over > 0 && r.Agent.Dual() {
 		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
-	} else if m := c.Message(r.Checkpoint.Input); m != nil {
+	} else if m := c.Message(r.State.Input); m != nil {
 		return m
 	}
 	return newestInput(c, side)

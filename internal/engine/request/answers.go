@@ -19,7 +19,7 @@ import (
 // removes the code fence that models often put around JSON.
 func (k *Maker) MisfitReason(m *store.Message) string {
 	text := codeexec.Raw(k.role.Side().Prompt.Spec.ResponseSchema)
-	if len(text) == 0 || k.role.Checkpoint.Turn.Ends || k.role.Checkpoint.Turn.Passes {
+	if len(text) == 0 || k.role.State.Turn.Ends || k.role.State.Turn.Passes {
 		return ""
 	}
 	schema, err := tool.CompileSchema(text)
@@ -48,16 +48,16 @@ func stripFence(text string) string {
 }
 
 // Repair returns the message that tells the model what is wrong with its answer m, so that it can answer again. The caller writes it in the
-// same step as the answer. Repair counts the message in the checkpoint. The second time in a turn it marks m as failed, and returns a
+// same step as the answer. Repair counts the message in the state of the run. The second time in a turn it marks m as failed, and returns a
 // *failure.Error.
 func (k *Maker) Repair(m *store.Message, wrong, runID string, now int64) (repair *store.Message, err error) {
-	if k.role.Checkpoint.Turn.Repairs > 0 {
+	if k.role.State.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
 		return nil, failure.New(skeinv1.ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
 			k.role.Side().Prompt.Name, wrong)
 	}
-	k.role.Checkpoint.Turn.Repairs++
-	k.role.Checkpoint.Turn.After = m.ID
+	k.role.State.Turn.Repairs++
+	k.role.State.Turn.After = m.ID
 	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
 	return &store.Message{
 		ID: runlog.NewMessageID(), Role: store.RoleUser, CreatedAt: now, Status: store.MessageCompleted, RunID: runID,

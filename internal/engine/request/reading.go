@@ -137,7 +137,7 @@ func (k *Maker) Redacted(text string) string {
 // ensureOpening ensures that a side whose turn begins has a message to answer. The other side may have ended its turn
 // without one.
 func (k *Maker) ensureOpening(messages []model.Message, steps int) []model.Message {
-	t := k.role.Checkpoint.Turn
+	t := k.role.State.Turn
 	if !k.role.Agent.Dual() || t.Over == 0 || steps != t.Before || len(messages) == 0 {
 		return messages
 	}

@@ -78,7 +78,7 @@ func (r *Role) WithChat(own *transcript.Conversation) *transcript.Conversation {
 		return own
 	}
 	tools := isSet(f.Side.Prompt.Spec.IncludePastTools)
-	out, side := transcript.New(), r.Agent.Side(r.Checkpoint.Turn.Side)
+	out, side := transcript.New(), r.Agent.Side(r.State.Turn.Side)
 	if r.Acting != nil {
 		side = r.Acting
 	}

@@ -18,8 +18,8 @@ type Role struct {
 	Agent  *definition.Agent // nil in a run that ends without being executed, when it could not be resolved
 	// Next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	Next string
-	// Checkpoint is the durable state of the run: what its row in the store holds besides its status. It says whose turn it is.
-	Checkpoint runstate.State
+	// State is the durable state of the run: what its row in the store holds besides its status. It says whose turn it is.
+	State runstate.State
 	// Acting is the side that acts in place of the one whose turn it is, while its calls are made; nil for none.
 	Acting *definition.Side
 	// Frame is the called prompt that is at work; nil when the side itself is at work.
@@ -41,7 +41,7 @@ func (r *Role) Side() *definition.Side {
 	if r.Acting != nil {
 		return r.Acting
 	}
-	return r.Agent.Side(r.Checkpoint.Turn.Side)
+	return r.Agent.Side(r.State.Turn.Side)
 }
 
 // Mark returns the value of Message.Side for messages of the acting side.
@@ -83,7 +83,7 @@ func (r *Role) Parallel() bool { return r.Side().Prompt.Spec.ParallelToolCalls }
 // NextSide returns the side that has the next turn. It returns nil when the session ends with this turn: code has
 // stopped it, or the other side is a person.
 func (r *Role) NextSide() *definition.Side {
-	switch t := r.Checkpoint.Turn; {
+	switch t := r.State.Turn; {
 	case t.Ends:
 		return nil
 	case t.Again:

@@ -11,7 +11,7 @@ import (
 )
 
 // A call that needs approval (RUN-11) waits like a call whose result comes from a child: the run is parked. The decision
-// comes through the inbox. The run's checkpoint keeps it until the call is made and has its result. Calls are made in
+// comes through the inbox. The run's state keeps it until the call is made and has its result. Calls are made in
 // their order, so results keep that order.
 
 // approvals requests approval of all calls that need it, in one transaction, and returns the calls that can be made now.
@@ -21,17 +21,17 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	blocked := false
 	for _, call := range calls {
 		need := r.code.Tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
-		d, decided := r.Checkpoint.Decisions[call.ID]
+		d, decided := r.State.Decisions[call.ID]
 		if need == nil || decided || r.CodeWaits() {
 			if !blocked {
-				if now = append(now, call); d.Approved && !r.Checkpoint.HasEntered(call.ID) && (len(now) == 1 || r.Parallel()) {
+				if now = append(now, call); d.Approved && !r.State.HasEntered(call.ID) && (len(now) == 1 || r.Parallel()) {
 					started = append(started, runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
 			continue
 		}
 		w, event := approval.Ask(call, need, r.code.Tools.Parameters(call.Name), r.conv.Caller(call.ID), r.record.ID, r.service.now())
-		r.Checkpoint.AddWait(call.ID, w, r.CallID(), r.service.now())
+		r.State.AddWait(call.ID, w, r.CallID(), r.service.now())
 		asked = append(asked, event)
 		blocked = blocked || !r.Parallel()
 	}
@@ -41,7 +41,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	tx := r.newTransaction("approval")
 	tx.add(asked...)
 	if len(asked) > 0 {
-		r.record.State = r.Checkpoint.Encode()
+		r.record.State = r.State.Encode()
 		tx.putRun(r.record)
 	}
 	tx.add(started...)
@@ -51,7 +51,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 // decision takes in a decision on a call. It ignores a call that no longer waits for approval, since that one was decided
 // before.
 func (in *intake) decision(d store.ApprovalDecision) {
-	if w, ok := in.checkpoint.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
+	if w, ok := in.state.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
 		return
 	}
 	in.decide(d.ToolCallID, d.Approval)
@@ -59,10 +59,10 @@ func (in *intake) decision(d store.ApprovalDecision) {
 
 // decide keeps a decision on a call for when the call is made, and ends the call's wait.
 func (in *intake) decide(callID string, a store.Approval) {
-	if in.checkpoint.Decisions == nil {
-		in.checkpoint.Decisions = map[string]store.Approval{}
+	if in.state.Decisions == nil {
+		in.state.Decisions = map[string]store.Approval{}
 	}
-	in.checkpoint.Decisions[callID] = a
+	in.state.Decisions[callID] = a
 	in.freed = true
 	in.endWait(callID)
 }

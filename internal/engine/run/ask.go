@@ -23,7 +23,7 @@ import (
 // session, and that the end of the run is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.MaxSteps(); r.record.Steps-r.Checkpoint.Turn.Before >= limit {
+	if limit := r.MaxSteps(); r.record.Steps-r.State.Turn.Before >= limit {
 		return false, failure.New(skeinv1.ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.limits.Check(r.record.Steps, &r.usage); err != nil {
@@ -137,9 +137,9 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	_ = r.code.TakeDecisions() // what hooks have requested; it reaches the log with the row of the run
 	r.record.Steps++
-	if r.Checkpoint.Turn.Side == definition.SideB {
-		r.Checkpoint.Turn.StepsB++
-		r.record.State = r.Checkpoint.Encode()
+	if r.State.Turn.Side == definition.SideB {
+		r.State.Turn.StepsB++
+		r.record.State = r.State.Encode()
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
@@ -171,7 +171,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
 	correction, failed := r.requests.Repair(m, wrong, r.record.ID, r.service.now())
 	if failed == nil {
-		r.record.State = r.Checkpoint.Encode()
+		r.record.State = r.State.Encode()
 	}
 	tx := r.newTransaction("answer")
 	tx.clear()
@@ -187,13 +187,13 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	return failed
 }
 
-// giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
+// giveWorkerBack commits what is only in memory, and ends this replica's part of the run so that its worker is free. All others
 // still see the run as under way. The error is model.ErrDeferred after success. Any other error says why nothing was written.
 func (r *run) giveWorkerBack(ctx context.Context, deferral *model.Deferral) error {
 	if r.code.Exec != nil {
 		r.code.SnapshotContext(ctx)
 		r.countTime()
-		r.record.State = r.Checkpoint.Encode()
+		r.record.State = r.State.Encode()
 		if err := r.newTransaction("park").save(ctx); err != nil {
 			return err
 		}

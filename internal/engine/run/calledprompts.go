@@ -54,7 +54,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	}
 	leave := r.enter(call, p, called, a)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat || r.Checkpoint.HasEntered(call.ID)); err != nil {
+	if err := r.beginPrompt(ctx, p, repeat || r.State.HasEntered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
@@ -107,12 +107,12 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 		f.Code = append(f.Code, a.Life)
 	}
 	f.Path = append(f.Path, p.Prompt)
-	before, conv, tools, repairs := r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs
-	r.Checkpoint.Turn.Repairs = 0
+	before, conv, tools, repairs := r.Frame, r.conv, r.code.Tools, r.State.Turn.Repairs
+	r.State.Turn.Repairs = 0
 	r.Frame, r.conv, r.code.Tools = f, transcript.New(), nil
 	r.code.Exec.ActWithin(f.Side, f.Path)
 	return func() {
-		r.Frame, r.conv, r.code.Tools, r.Checkpoint.Turn.Repairs = before, conv, tools, repairs
+		r.Frame, r.conv, r.code.Tools, r.State.Turn.Repairs = before, conv, tools, repairs
 		if before != nil {
 			r.code.Exec.ActWithin(before.Side, before.Path)
 		} else {
@@ -136,7 +136,7 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 			r.conv = conv
 		}
 		if err != nil || len(r.conv.Messages) > 0 {
-			_, r.Checkpoint.Turn.Repairs = r.conv.LastRepair()
+			_, r.State.Turn.Repairs = r.conv.LastRepair()
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", false, failure.New(skeinv1.ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.LastRepair()
-		d := plan.Next(r.conv, r.record.ID, r.Side(), wrong, r.Checkpoint.Waits, r.Parallel())
+		d := plan.Next(r.conv, r.record.ID, r.Side(), wrong, r.State.Waits, r.Parallel())
 		switch {
 		case d.Action == plan.EndTurn, d.Action == plan.EndSession:
 			return d.End.Text, false, nil
@@ -173,7 +173,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", true, nil
 		case d.Action == plan.MakeCalls:
 			err = r.makeCalls(ctx, d.Calls)
-		case r.Checkpoint.Turn.Ends: // code has ended the session
+		case r.State.Turn.Ends: // code has ended the session
 			return "", false, nil
 		default:
 			_, err = r.ask(ctx)

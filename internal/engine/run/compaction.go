@@ -36,7 +36,7 @@ func (s *Service) CompactAtRest(ctx context.Context, t *store.Thread, fence *sto
 	}
 	defer r.code.Close()
 	for _, side := range agent.Sides() {
-		r.Checkpoint = runstate.State{Turn: runstate.Turn{Side: definition.ShortName(side)}}
+		r.State = runstate.State{Turn: runstate.Turn{Side: definition.ShortName(side)}}
 		r.code.UseSide()
 		for n := 0; n < compaction.Most && len(r.compactor.RequestsFor(side)) > 0; n++ {
 			if err := r.compactor.CompactNow(ctx, side); err != nil {

@@ -35,7 +35,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.Agent.Name, strings.Join(missing, ", "))
-	r.record.State, r.record.WakeAt = r.Checkpoint.Encode(), 0
+	r.record.State, r.record.WakeAt = r.State.Encode(), 0
 	if err := r.newTransaction("park").save(ctx); err != nil {
 		return false, err
 	}

@@ -118,7 +118,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	runtrace.RecordEnd(r.Thread, &record, r.Checkpoint.Telemetry)
+	runtrace.RecordEnd(r.Thread, &record, r.State.Telemetry)
 	if ends {
 		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.service.opts.Stops.TerminateChildren(context.WithoutCancel(ctx), r.Thread.ID); err != nil {
@@ -158,7 +158,7 @@ func (r *run) commitEnd(ctx context.Context, point string, record store.Run, m *
 		tx.add(park)
 	}
 	child, err := r.service.opts.Stops.ResultOps(ctx, stop.Ended{
-		Thread: r.Thread, Run: &r.record, ReplyTo: r.Checkpoint.ReplyTo, Text: text, Attachments: attachments, ParentEnded: r.parentEnded, Unawaited: r.unawaited,
+		Thread: r.Thread, Run: &r.record, ReplyTo: r.State.ReplyTo, Text: text, Attachments: attachments, ParentEnded: r.parentEnded, Unawaited: r.unawaited,
 	})
 	if err != nil {
 		return false, err

@@ -78,7 +78,7 @@ func (r *run) callHandler(ctx context.Context, x *codeexec.Execution, side *defi
 	handlers.CallWhenCompleted(x, side, r.record.ID)
 	r.code.BeginTurn(r.conv)
 	r.service.fault("handler.before")
-	args := map[string]any{"event": "call", "text": "", "message": nil, "first": r.Checkpoint.First}
+	args := map[string]any{"event": "call", "text": "", "message": nil, "first": r.State.First}
 	if input != nil {
 		args["text"] = transcript.ContentOf(input)
 		args["message"] = input

@@ -23,11 +23,11 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem, waits bool) ([
 	if r.Side().Handler == nil || r.Frame != nil {
 		return items, nil
 	}
-	full := r.Checkpoint.Input != "" || r.Checkpoint.Handoffs > 0
+	full := r.State.Input != "" || r.State.Handoffs > 0
 	var now []store.InboxItem
 	var later []store.Op
 	for _, item := range items {
-		message := handlers.IsInput(item, &r.Checkpoint, r.conv, r.record.ID)
+		message := handlers.IsInput(item, &r.State, r.conv, r.record.ID)
 		if full && (message || item.Kind == store.InboxTool) {
 			r.withholds = true
 			if item.DelayedUntil <= r.service.now() {

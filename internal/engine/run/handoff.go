@@ -27,12 +27,12 @@ func (r *run) continueWithAgent(ctx context.Context) (waits bool, err error) {
 	if err := r.code.Leave(ctx); err != nil {
 		return false, err
 	}
-	r.Checkpoint.Turn = runstate.Turn{Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
+	r.State.Turn = runstate.Turn{Before: r.record.Steps, StepsB: r.State.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
-		r.Checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
+		r.State.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
 	}
-	r.Checkpoint.Handoffs++
-	r.record.Agent, r.record.State = agent.Name, r.Checkpoint.Encode()
+	r.State.Handoffs++
+	r.record.Agent, r.record.State = agent.Name, r.State.Encode()
 	if err := r.newTransaction("handoff").save(ctx); err != nil {
 		return false, err
 	}

@@ -29,7 +29,7 @@ func (p hooksPort) Thread() *store.Thread { return p.run.Thread }
 func (p hooksPort) RunID() string { return p.record.ID }
 
 // HookDepth implements hooks.Port.
-func (p hooksPort) HookDepth() int { return p.Checkpoint.HookDepth }
+func (p hooksPort) HookDepth() int { return p.State.HookDepth }
 
 // Life implements hooks.Port.
 func (p hooksPort) Life() context.Context { return p.code.Life }

@@ -19,10 +19,10 @@ import (
 
 // intake collects what inbox items add to the log in one transaction. It belongs to the goroutine of the run.
 type intake struct {
-	run        *run
-	ops        []store.Op
-	seqs       []int64
-	checkpoint runstate.State
+	run   *run
+	ops   []store.Op
+	seqs  []int64
+	state runstate.State
 	// freed reports that calls can be made now which could not be made before.
 	freed bool
 	// inner holds the messages of called prompts whose calls have no result yet. It is loaded when needed.
@@ -42,9 +42,9 @@ type arrival struct {
 // and changes the row of the run, so that no message is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	items = r.hooks.TakeDue(items)
-	in := &intake{run: r, checkpoint: r.Checkpoint, answered: map[string]bool{}}
-	in.checkpoint.Waits = maps.Clone(r.Checkpoint.Waits)
-	in.checkpoint.Decisions = maps.Clone(r.Checkpoint.Decisions)
+	in := &intake{run: r, state: r.State, answered: map[string]bool{}}
+	in.state.Waits = maps.Clone(r.State.Waits)
+	in.state.Decisions = maps.Clone(r.State.Decisions)
 	if err := in.readInner(ctx, items); err != nil {
 		return err
 	}
@@ -56,25 +56,25 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	}
 	in.times()
 	// The hook depth applies from here on, also to hooks that are asked about the new messages.
-	r.Checkpoint.HookDepth = in.checkpoint.HookDepth
+	r.State.HookDepth = in.state.HookDepth
 	if err := in.hooks(ctx); err != nil {
 		return err
 	}
 	record := r.record
-	if c := r.Thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.HasAnswer() {
-		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that created this child
+	if c := r.Thread.Child; c != nil && !r.resumed && len(in.state.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.HasAnswer() {
+		in.state.ReplyTo = []string{c.ToolCallID} // the parent's call that created this child
 	}
-	record.State = in.checkpoint.Encode()
+	record.State = in.state.Encode()
 	record.Status = store.RunRunning
 	record.Reason, record.Message = "", "" // they said why the run waited
-	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
+	if len(in.state.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // other calls still wait
 		if r.code.SnapshotContext(ctx) { // hooks have changed it just now, and are not asked again
-			in.checkpoint.Context = r.Checkpoint.Context
-			record.State = in.checkpoint.Encode()
+			in.state.Context = r.State.Context
+			record.State = in.state.Encode()
 		}
-		record.Reason, record.Message = in.checkpoint.WaitsFor(r.Thread.Name)
-		record.WakeAt = in.checkpoint.WakeAt()
+		record.Reason, record.Message = in.state.WaitsFor(r.Thread.Name)
+		record.WakeAt = in.state.WakeAt()
 	}
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
@@ -89,7 +89,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	if err := tx.commit(ctx); err != nil {
 		return err
 	}
-	r.Checkpoint = in.checkpoint
+	r.State = in.state
 	return nil
 }
 
@@ -100,9 +100,9 @@ func (in *intake) item(item store.InboxItem) error {
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
 			return fmt.Errorf("not a message: %w", err)
 		}
-		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], runlog.RepliesOf(&m)...)
+		in.state.ReplyTo = append(in.state.ReplyTo[:len(in.state.ReplyTo):len(in.state.ReplyTo)], runlog.RepliesOf(&m)...)
 		depth, _ := m.Metadata[runlog.MetadataHookDepth].(float64)
-		in.checkpoint.HookDepth = int(depth)
+		in.state.HookDepth = int(depth)
 		in.message(m)
 	case store.InboxChildResult:
 		var r store.ChildResult
@@ -129,7 +129,7 @@ func (in *intake) item(item store.InboxItem) error {
 		}
 		in.input(again.Input)
 		if again.Side == definition.SideB {
-			in.checkpoint.Turn.Side = again.Side
+			in.state.Turn.Side = again.Side
 		}
 	case store.InboxResume:
 	default:
@@ -151,7 +151,7 @@ func (in *intake) message(m store.Message) *store.Message {
 // input records the message that a handler is to answer.
 func (in *intake) input(messageID string) {
 	if in.run.Agent.HasHandlers() {
-		in.checkpoint.Input = messageID
+		in.state.Input = messageID
 	}
 }
 
@@ -196,7 +196,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		in.result(call, m)
 		return
 	}
-	if _, waits := in.checkpoint.Waits[r.ToolCallID]; waits { // the message with the call was deleted
+	if _, waits := in.state.Waits[r.ToolCallID]; waits { // the message with the call was deleted
 		in.endWait(r.ToolCallID)
 	}
 	// What a child says has no more weight than what a person says, so it never gets the role system.
@@ -216,7 +216,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 		ID: runlog.NewMessageID(), CreatedAt: in.run.service.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
 		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.Agent.MessageSide(in.run.Agent.Side(q.Side)),
 	}
-	in.checkpoint.HookDepth = q.HookDepth
+	in.state.HookDepth = q.HookDepth
 	in.freed = true // after a crash too, nothing else says that this call is still to be made
 	in.message(m)
 	in.event(store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID})

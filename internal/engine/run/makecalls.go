@@ -37,7 +37,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	broker, closeBroker := r.code.OpenBroker()
 	defer closeBroker()
 	how := calls.Step{
-		Set: set, Decided: maps.Clone(r.Checkpoint.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.service.opts.Env, Clock: r.service.opts.Clock,
+		Set: set, Decided: maps.Clone(r.State.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.service.opts.Env, Clock: r.service.opts.Clock,
 		Log: r.log, Causation: r.hooks.Causation, ForCode: r.callForCode, Fault: r.service.opts.Fault,
 	}
 	r.resumed = false // calls after these are new
@@ -63,7 +63,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 			if err := r.recordResult(ctx, call, o, next); err != nil {
 				return err
 			}
-			if w, waits := r.Checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+			if w, waits := r.State.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
 				return nil // the next calls are made after this one
 			}
 		}
@@ -82,7 +82,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 	case o.Panicked:
 		return failure.New(skeinv1.ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
 	case o.Result.Wait != nil:
-		r.Checkpoint.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.service.now())
+		r.State.AddWait(call.ID, *o.Result.Wait, r.CallID(), r.service.now())
 		return nil
 	case o.Result.Handoff != "" && r.IsHanded():
 		o.Result = tool.Failure("the conversation passes to the agent " + r.Next + " already")
@@ -94,8 +94,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 		Side: r.Mark(),
 	}
 	r.Place(m)
-	waited := r.Checkpoint.RemoveWait(call.ID)
-	changed := r.Checkpoint.MarkDecision(call, m) || waited
+	waited := r.State.RemoveWait(call.ID)
+	changed := r.State.MarkDecision(call, m) || waited
 	if err := r.hooks.BeforeResult(ctx, call, m); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o calls.Out
 		tx.add(runlog.Event(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	if changed = r.code.TakeDecisions() || changed; changed {
-		r.record.State = r.Checkpoint.Encode()
+		r.record.State = r.State.Encode()
 		tx.putRun(r.record)
 	}
 	if o.Result.Handoff != "" {

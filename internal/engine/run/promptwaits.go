@@ -10,7 +10,7 @@ import (
 )
 
 // A call that a called prompt makes may have to wait like any other: for a child, an approval or a time. The call of the
-// prompt waits with it, and the run is parked. The checkpoint of the run has the waits of both. The result comes to the
+// prompt waits with it, and the run is parked. The state of the run has the waits of both. The result comes to the
 // inner call, which makes the calls of all prompts around it ready. Each of these is made again, reads what it has left in
 // the log, and continues from there. A call that finds nothing to do waits again.
 
@@ -22,7 +22,7 @@ func promptWaitResult() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: 
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.OutstandingCalls(r.record.ID)
-	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.Checkpoint.InPrompt() || len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
+	if len(outstanding) == 0 || len(r.Agent.Prompts) == 0 && !r.State.InPrompt() || len(items) == 0 && !r.State.IsDue(r.service.now()) {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
@@ -41,7 +41,7 @@ func (in *intake) caller(callID string) *store.Message {
 }
 
 // findOpenCall returns a call of the run or of a called prompt, and reports whether it has no result yet. If a crash cut a run off
-// before it was parked, the checkpoint does not have its waits, so only this shows them.
+// before it was parked, the state of the run does not have its waits, so only this shows them.
 func (in *intake) findOpenCall(callID string) (call store.ToolCall, yes bool) {
 	for _, call := range in.outstandingCalls() {
 		if call.ID == callID {
@@ -71,7 +71,7 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		}
 		m.Metadata[role.MetadataPromptCall] = role.PromptCallOf(caller)
 	}
-	in.checkpoint.MarkDecision(call, &m)
+	in.state.MarkDecision(call, &m)
 	in.answered[call.ID] = true
 	in.results = append(in.results, arrival{call: call, message: in.message(m)})
 	in.endWait(call.ID)
@@ -80,8 +80,8 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 // endWait ends the wait of a call, and makes the called prompts around it ready. It does so even if the message that makes the
 // call was deleted: the prompts find that out.
 func (in *intake) endWait(callID string) {
-	w := in.checkpoint.Waits[callID]
-	delete(in.checkpoint.Waits, callID)
+	w := in.state.Waits[callID]
+	delete(in.state.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
 		callID = role.PromptCallOf(caller)
 		in.markReady(callID)
@@ -93,10 +93,10 @@ func (in *intake) endWait(callID string) {
 
 // markReady marks the call of a prompt that waits as ready to continue, and returns its wait.
 func (in *intake) markReady(callID string) tool.Wait {
-	w := in.checkpoint.Waits[callID]
+	w := in.state.Waits[callID]
 	if w.Kind == tool.WaitPrompt {
 		w.Ready = true
-		in.checkpoint.Waits[callID] = w
+		in.state.Waits[callID] = w
 	}
 	in.freed = true
 	return w

@@ -105,7 +105,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	if r.limits, err = limits.Of(rules.Limits); err != nil {
 		return failure.New(skeinv1.ReasonInvalidLimits, "%v", err)
 	}
-	defer r.limits.KeepTime(r.service.opts.Clock, r.Checkpoint.Worked, cancel)()
+	defer r.limits.KeepTime(r.service.opts.Clock, r.State.Worked, cancel)()
 	err = r.loop(ctx, items)
 	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
 	if errors.Is(context.Cause(ctx), limits.ErrOverTime) && !r.record.Status.Ended() && !parked {
@@ -114,11 +114,11 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	return err
 }
 
-// countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
+// countTime adds the time that the run has worked since the last count to its state, if the time is limited. The next
 // transaction writes it with the run's row, so that it survives waits and crashes.
 func (r *run) countTime() {
-	if r.limits.CountTime(r.service.now(), &r.Checkpoint.Worked) {
-		r.record.State = r.Checkpoint.Encode()
+	if r.limits.CountTime(r.service.now(), &r.State.Worked) {
+		r.record.State = r.State.Encode()
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		// What hooks have requested for the turn reaches the log with the row of the run, which is written before the run acts on
 		// it. Until then the hooks are called again after a crash.
 		_ = r.code.TakeDecisions()
-		d := plan.ApplyTurn(plan.Next(r.conv, r.record.ID, r.Side(), r.Checkpoint.Turn.After, r.Checkpoint.Waits, r.Parallel()), r.Checkpoint.Turn)
+		d := plan.ApplyTurn(plan.Next(r.conv, r.record.ID, r.Side(), r.State.Turn.After, r.State.Waits, r.Parallel()), r.State.Turn)
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -250,7 +250,7 @@ func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 		items = r.compactor.Take(items)
 	}
 	stops, unawaited, items := stop.Split(items)
-	if r.Checkpoint.RepliesToAny(unawaited) {
+	if r.State.RepliesToAny(unawaited) {
 		return false, stop.AwaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
@@ -262,7 +262,7 @@ func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 	if waits && r.withholds {
 		r.current = false // the messages are read again once the run waits no more
 	}
-	if len(items) == 0 && !r.Checkpoint.IsDue(r.service.now()) {
+	if len(items) == 0 && !r.State.IsDue(r.service.now()) {
 		return news || r.hooks.CanCall(), nil
 	}
 	return true, r.takeIn(ctx, items)
@@ -271,16 +271,16 @@ func (r *run) catchUp(ctx context.Context, waits bool) (news bool, err error) {
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
 // lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
-	changed := r.code.SnapshotContext(ctx) || !bytes.Equal(r.record.State, r.Checkpoint.Encode()) // a call that was queued may wait too
+	changed := r.code.SnapshotContext(ctx) || !bytes.Equal(r.record.State, r.State.Encode()) // a call that was queued may wait too
 	if r.record.Status == store.RunWaiting && !changed && !r.hooks.HasOps() && !r.code.OwesState() {
 		r.service.opts.Expect(r.record.WakeAt)
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.Checkpoint.WaitsFor(r.Thread.Name)
-	r.record.WakeAt = r.Checkpoint.WakeAt()
+	r.record.Reason, r.record.Message = r.State.WaitsFor(r.Thread.Name)
+	r.record.WakeAt = r.State.WakeAt()
 	r.countTime()
-	r.record.State = r.Checkpoint.Encode()
+	r.record.State = r.State.Encode()
 	if err := r.newTransaction("park").save(ctx); err != nil {
 		return err
 	}

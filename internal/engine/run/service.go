@@ -105,17 +105,17 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	r.takeOver(t, w.Agent)
 	if w.Going != nil {
 		r.record, r.resumed = *w.Going, true
-		if r.Checkpoint, err = runstate.Read(w.Going); err != nil {
+		if r.State, err = runstate.Read(w.Going); err != nil {
 			return false, err
 		}
 	} else {
 		r.record = store.Run{ID: runlog.NewRunID(), ThreadID: t.ID, Agent: t.Agent, Status: store.RunRunning, StartedAt: s.now()}
-		r.Checkpoint.Telemetry = runtrace.Begin(w.Items)
-		r.Checkpoint.First = w.Run == nil && w.Agent.HasHandlers()
+		r.State.Telemetry = runtrace.Begin(w.Items)
+		r.State.First = w.Run == nil && w.Agent.HasHandlers()
 		r.known = t.LastSeq // a resumed run has yet to read the inbox
 	}
-	ctx = r.Checkpoint.Telemetry.With(ctx)
-	r.setLogValues(r.Checkpoint.Telemetry)
+	ctx = r.State.Telemetry.With(ctx)
+	r.setLogValues(r.State.Telemetry)
 	if err := membudget.From(ctx).Draw(ctx, costOf(w.Inbox)); err != nil {
 		return false, err
 	}

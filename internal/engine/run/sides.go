@@ -14,7 +14,7 @@ import (
 // with the end of this one (AGT-02). m is the answer when it is not in the log yet.
 func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
 	next := r.NextSide()
-	if limit := r.MaxTurns(); next != nil && r.Checkpoint.Turn.Over+1 >= limit {
+	if limit := r.MaxTurns(); next != nil && r.State.Turn.Over+1 >= limit {
 		next, end.Turns = nil, limit
 	}
 	if next == nil {
@@ -38,13 +38,13 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 		tx.createMessage(ctx, m)
 		after = m
 	}
-	turn := runstate.Turn{Side: definition.ShortName(next), Over: r.Checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.Checkpoint.Turn.StepsB}
+	turn := runstate.Turn{Side: definition.ShortName(next), Over: r.State.Turn.Over + 1, Before: r.record.Steps, StepsB: r.State.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
 	tx.add(runlog.Event(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.Side().Name, Turn: turn.Over, Next: next.Name}))
-	r.Checkpoint.Turn = turn
-	r.record.State = r.Checkpoint.Encode()
+	r.State.Turn = turn
+	r.record.State = r.State.Encode()
 	tx.putRun(r.record)
 	tx.saveScopes(false) // changes by a handler; those by a tool are saved with its result
 	if err := tx.commit(ctx); err != nil {

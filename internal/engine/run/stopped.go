@@ -28,12 +28,12 @@ func (r *run) stop(ctx context.Context, s *cancelcause.Stop) error {
 	}
 	r.parentEnded = s.ParentEnded
 	r.hooks.DropCut()
-	awaited, err := r.service.opts.Stops.AwaitedChildren(ctx, r.Thread, r.record.ID, r.Checkpoint.Waits, r.conv)
+	awaited, err := r.service.opts.Stops.AwaitedChildren(ctx, r.Thread, r.record.ID, r.State.Waits, r.conv)
 	if err == nil {
 		r.childStops = stop.ChildOps(awaited)
 		if s.ParentEnded {
 			var done []store.Op
-			done, r.unawaited, err = r.service.opts.Stops.TakeRequests(ctx, r.Thread.ID, r.Checkpoint.ReplyTo)
+			done, r.unawaited, err = r.service.opts.Stops.TakeRequests(ctx, r.Thread.ID, r.State.ReplyTo)
 			r.childStops = append(r.childStops, done...)
 		}
 	}
@@ -70,7 +70,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	record.EndedAt, record.State = r.service.now(), r.service.opts.PostRun.EndState(r.Thread, r.Agent)
 	tx := r.newTransaction("stop")
 	if s.Kind == cancelcause.Rollback {
-		gone, taken, err := r.service.opts.Stops.TakeBack(ctx, &r.record, r.Checkpoint.Waits)
+		gone, taken, err := r.service.opts.Stops.TakeBack(ctx, &r.record, r.State.Waits)
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 		tx.createMessage(ctx, r.Note(r.record.ID, r.service.now(), interruptedText, store.MessageCompleted, nil))
 	}
 	tx.saveScopes(true)
-	if err := stop.HandOn(s.With, r.Checkpoint.ReplyTo); err != nil {
+	if err := stop.HandOn(s.With, r.State.ReplyTo); err != nil {
 		return err
 	}
 	tx.putRun(record)
@@ -90,7 +90,7 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 	if err := tx.commit(ctx); err != nil {
 		return err
 	}
-	runtrace.RecordEnd(r.Thread, &record, r.Checkpoint.Telemetry)
+	runtrace.RecordEnd(r.Thread, &record, r.State.Telemetry)
 	r.active.Ended = append(r.active.Ended, store.RunRef{ThreadID: r.Thread.ID, RunID: record.ID})
 	if session := r.code.Session(); session != nil {
 		session.Complete(context.WithoutCancel(ctx))
@@ -102,10 +102,10 @@ func (r *run) giveWay(ctx context.Context, s *cancelcause.Stop) error {
 func (s *Service) End(ctx context.Context, t *store.Thread, fence *store.Fence, active *activethreads.Active, last *store.Run, how *cancelcause.Stop) (err error) {
 	r := s.newRun(t, fence, active)
 	r.record = *last
-	if r.Checkpoint, err = runstate.Read(last); err != nil {
+	if r.State, err = runstate.Read(last); err != nil {
 		return err
 	}
-	r.setLogValues(r.Checkpoint.Telemetry)
+	r.setLogValues(r.State.Telemetry)
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
 	r.Agent, _ = s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)

@@ -11,7 +11,7 @@ func (in *intake) times() {
 	now := in.run.service.now()
 	due := func(w tool.Wait) bool { return w.Until != 0 && w.Until <= now }
 	for _, call := range in.outstandingCalls() {
-		w := in.checkpoint.Waits[call.ID]
+		w := in.state.Waits[call.ID]
 		if !due(w) {
 			continue
 		}
@@ -24,7 +24,7 @@ func (in *intake) times() {
 			in.delayOver(call)
 		}
 	}
-	for id, w := range in.checkpoint.Waits {
+	for id, w := range in.state.Waits {
 		if due(w) { // its call was deleted
 			in.endWait(id)
 		}

@@ -112,7 +112,7 @@ func (c *Code) Execution(ctx context.Context) (*codeexec.Execution, error) {
 		return nil, err
 	}
 	c.Exec = c.opts.Executions.New(c.Life, c.role.Thread, st, c.role.Agent, c.run.ID)
-	c.Exec.Host.Handoffs = c.opts.Executions.Handoffs(c.role.Thread, c.role.Agent, c.role.Checkpoint.Handoffs)
+	c.Exec.Host.Handoffs = c.opts.Executions.Handoffs(c.role.Thread, c.role.Agent, c.role.State.Handoffs)
 	if c.Lines == nil {
 		c.Lines = c.Exec.Code.Lines
 	}
@@ -123,7 +123,7 @@ func (c *Code) Execution(ctx context.Context) (*codeexec.Execution, error) {
 		c.opts.Log.Error(err, "cannot restore the state of the session: the run continues without it", "run", c.run.ID)
 	}
 	if c.Exec.Turn != nil { // nil while no run is under way
-		c.Exec.Turn.Resume(c.role.Checkpoint.Turn)
+		c.Exec.Turn.Resume(c.role.State.Turn)
 	}
 	c.UseSide()
 	c.restoreContext(c.Exec)

@@ -8,7 +8,7 @@ import (
 // BeginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (c *Code) BeginTurn(conv *transcript.Conversation) {
 	if c.Exec != nil && c.Exec.Turn != nil {
-		c.Exec.Turn.Begin(c.run.Steps, c.role.Checkpoint.Turn.StepsB, conv.Messages)
+		c.Exec.Turn.Begin(c.run.Steps, c.role.State.Turn.StepsB, conv.Messages)
 	}
 }
 
@@ -22,8 +22,8 @@ func (c *Code) TakeDecisions() bool {
 	if !news {
 		return false
 	}
-	c.role.Checkpoint.Turn.Ends, c.role.Checkpoint.Turn.Passes, c.role.Checkpoint.Turn.Again = asked.Ends, asked.Passes, asked.Again
-	c.run.State = c.role.Checkpoint.Encode()
+	c.role.State.Turn.Ends, c.role.State.Turn.Passes, c.role.State.Turn.Again = asked.Ends, asked.Passes, asked.Again
+	c.run.State = c.role.State.Encode()
 	return true
 }
 

@@ -43,7 +43,7 @@ type State struct {
 	Telemetry telemetry.Run `json:"telemetry,omitzero"`
 	// First says that the run is the first of its thread. It is set if a side of the agent is code, which is told.
 	First bool `json:"first,omitempty"`
-	// Needs is the version of checkpoints that a replica must know to continue the run; 0 is the first. A release that writes something
+	// Needs is the version of State that a replica must know to continue the run; 0 is the first. A release that writes something
 	// which earlier ones would get wrong raises it, for the runs that have that.
 	Needs int `json:"needs,omitempty"`
 
@@ -51,7 +51,7 @@ type State struct {
 	unknown map[string]json.RawMessage
 }
 
-// version is the version of checkpoints that this release knows.
+// version is the version of State that this release knows.
 const version = 0
 
 // NewerError says that only a newer release can continue a run.
