@@ -25,23 +25,28 @@ import (
 // one level deeper than those of the caller, so that a crash undoes none of its steps. Its last answer is the result
 // of the call. It shares everything with the run except what it reads, its model and its tools.
 
-// executePrompt executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
+// promptCalls are the calls of prompts in a run.
+type promptCalls struct{ run *run }
+
+// execute executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
 // returned as it is.
-func (r *run) executePrompt(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
+func (c promptCalls) execute(ctx context.Context, call store.ToolCall, o calls.Outcome, repeat bool) (calls.Outcome, error) {
+	r := c.run
 	p := o.Result.Prompt
 	if p == nil {
 		return o, nil
 	}
 	start := r.service.opts.Clock.Now()
 	var err error
-	o.Result, err = r.callPrompt(ctx, call, p, repeat, nil)
+	o.Result, err = c.call(ctx, call, p, repeat, nil)
 	o.Duration = r.service.opts.Clock.Since(start).Milliseconds()
 	return o, err
 }
 
-// callPrompt makes the run act as a called prompt until the prompt has answered. a is the request of code; nil when a
+// call makes the run act as a called prompt until the prompt has answered. a is the request of code; nil when a
 // model made the call.
-func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *codeexec.Ask) (tool.Result, error) {
+func (c promptCalls) call(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *codeexec.Ask) (tool.Result, error) {
+	r := c.run
 	called := r.Agent.Prompts[p.Prompt]
 	limit := r.service.opts.Limits.PromptDepth
 	switch {
@@ -52,13 +57,13 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	case r.Depth() >= limit:
 		return tool.Failure(fmt.Sprintf("prompts may call each other %d levels deep, and this is level %d: do it yourself", limit, r.Depth())), nil
 	}
-	leave := r.enter(call, p, called, a)
+	leave := c.enter(call, p, called, a)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat || r.State.HasEntered(call.ID)); err != nil {
+	if err := c.begin(ctx, p, repeat || r.State.HasEntered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
-	text, waits, err := r.converse(ctx)
+	text, waits, err := c.converse(ctx)
 	r.resumed = false
 	var failed *failure.Error
 	switch {
@@ -77,17 +82,19 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 }
 
 // callForCode calls a prompt for code, on the goroutine of the run. An error ends the run.
-func (r *run) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, error) {
+func (c promptCalls) callForCode(ctx context.Context, a *codeexec.Ask) (tool.Result, error) {
+	r := c.run
 	if a.Life.Err() != nil {
 		return tool.Result{}, nil // no call waits for the result any more
 	}
-	res, err := r.callPrompt(ctx, a.Call, a.Prompt, a.Repeat, a)
+	res, err := c.call(ctx, a.Call, a.Prompt, a.Repeat, a)
 	r.code.BeginTurn(r.conv) // code reads the state of the run itself again
 	return res, err
 }
 
 // enter makes the run act as a called prompt until leave is called.
-func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *codeexec.Ask) (leave func()) {
+func (c promptCalls) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *codeexec.Ask) (leave func()) {
+	r := c.run
 	side := *called.Side
 	side.Name, side.Hooks = r.Side().Name, r.Side().Hooks // the hooks that watch the conversation apply here too
 	side.Spec.MaxSteps = int32(r.MaxSteps())
@@ -122,9 +129,10 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 	}
 }
 
-// beginPrompt loads what an interrupted run has left of the call. Otherwise it begins the call with the message that
+// begin loads what an interrupted run has left of the call. Otherwise it begins the call with the message that
 // the prompt answers, under an id that derives from the call.
-func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
+func (c promptCalls) begin(ctx context.Context, p *tool.PromptCall, repeat bool) error {
+	r := c.run
 	if repeat {
 		var after int64
 		if r.Frame.Parent != nil {
@@ -153,7 +161,8 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 }
 
 // converse executes the called prompt until it has answered, or can only wait.
-func (r *run) converse(ctx context.Context) (text string, waits bool, err error) {
+func (c promptCalls) converse(ctx context.Context) (text string, waits bool, err error) {
+	r := c.run
 	for {
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)

@@ -18,6 +18,7 @@ import (
 // makeCalls makes tool calls in the given order, or concurrently where the prompt allows it, and records each result.
 // The results keep the order of the calls (TOL-02).
 func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
+	prompts := promptCalls{r}
 	r.current = false
 	if caller := r.conv.SideOf(made[0].ID); caller != "" && r.Frame == nil {
 		defer r.code.ActAs(r.Agent.Side(caller))()
@@ -38,7 +39,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 	defer closeBroker()
 	how := calls.Step{
 		Set: set, Decided: maps.Clone(r.State.Decisions), Repeat: r.resumed, Broker: broker, Thread: r.Thread, Env: r.service.opts.Env, Clock: r.service.opts.Clock,
-		Log: r.log, Causation: r.hooks.Causation, ForCode: r.callForCode, Fault: r.service.opts.Fault,
+		Log: r.log, Causation: r.hooks.Causation, ForCode: prompts.callForCode, Fault: r.service.opts.Fault,
 	}
 	r.resumed = false // calls after these are new
 	if r.Frame != nil {
@@ -57,7 +58,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 			if err != nil {
 				return err
 			}
-			if o, err = r.executePrompt(ctx, call, o, how.Repeat); err != nil {
+			if o, err = prompts.execute(ctx, call, o, how.Repeat); err != nil {
 				return err
 			}
 			if err := r.recordResult(ctx, call, o, next); err != nil {
@@ -70,7 +71,7 @@ func (r *run) makeCalls(ctx context.Context, made []store.ToolCall) error {
 		return nil
 	}
 	return how.Concurrently(ctx, made, r.service.opts.Limits.ParallelCalls, func(call store.ToolCall, o calls.Outcome) (calls.Outcome, error) {
-		return r.executePrompt(ctx, call, o, how.Repeat)
+		return prompts.execute(ctx, call, o, how.Repeat)
 	}, func(call store.ToolCall, o calls.Outcome) error { return r.recordResult(ctx, call, o, nil) })
 }
 

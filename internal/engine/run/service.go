@@ -115,7 +115,7 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 		r.known = t.LastSeq // a resumed run has yet to read the inbox
 	}
 	ctx = r.State.Telemetry.With(ctx)
-	r.setLogValues(r.State.Telemetry)
+	setLogValues(r, r.State.Telemetry)
 	if err := membudget.From(ctx).Draw(ctx, costOf(w.Inbox)); err != nil {
 		return false, err
 	}
@@ -154,7 +154,7 @@ func costOf(items []store.InboxItem) (n int64) {
 func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethreads.Active) *run {
 	o := &s.opts
 	r := &run{service: s, Role: role.Role{Thread: t}, fence: fence, active: active}
-	r.setLogValues(telemetry.Run{})
+	setLogValues(r, telemetry.Run{})
 	r.code = runcode.New(runcode.Options{Executions: o.Executions, Env: o.Env, Threads: o.Threads, Log: &r.log, Fence: fence}, &r.Role, &r.record)
 	r.hooks = hooks.NewRun(o.Hooks, hooksPort{r}, &r.log)
 	r.requests = request.NewMaker(request.Options{Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Log: &r.log, Redact: o.Redact, State: r.code.State}, &r.Role)
@@ -166,7 +166,7 @@ func (s *Service) newRun(t *store.Thread, fence *store.Fence, active *activethre
 }
 
 // setLogValues makes the log lines of the run, and those about its thread, say what they are about.
-func (r *run) setLogValues(span telemetry.Run) {
+func setLogValues(r *run, span telemetry.Run) {
 	t := r.Thread
 	r.active.About = append(telemetry.OfThread(t.Namespace, t.Name, t.ID), span.LogValues()...)
 	r.log = r.service.opts.Log.WithValues(r.active.About...)

@@ -105,7 +105,7 @@ func (s *Service) End(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	if r.State, err = runstate.Read(last); err != nil {
 		return err
 	}
-	r.setLogValues(r.State.Telemetry)
+	setLogValues(r, r.State.Telemetry)
 	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
 	r.Agent, _ = s.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), how)
