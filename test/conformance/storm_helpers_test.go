@@ -66,6 +66,9 @@ type storm struct {
 	called  []*skeinv1.ScheduledEffect // call the server each second
 	told    *skeinv1.ScheduledEffect   // queues messages on thread
 	dooms   *skeinv1.ScheduledEffect   // queues messages on doomed
+	selects *skeinv1.ScheduledEffect   // queues messages on the threads that chosen has
+	makes   *skeinv1.ScheduledEffect   // makes a Thread every five seconds
+	chosen  []*harness.Thread
 	once    []*skeinv1.ScheduledEffect
 	mu      sync.Mutex
 	arrived map[string][]time.Time // requests to the server, by idempotency key
@@ -103,7 +106,18 @@ func storms(ctx context.Context, ns string, long time.Duration) *storm {
 	}
 	s.told = each("tell", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: s.thread.Name}, Message: &skeinv1.EffectMessage{Content: "tick", Silent: true}})
 	s.dooms = each("doom", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: s.doomed.Name}, Message: &skeinv1.EffectMessage{Content: "tick", Silent: true}})
-	for _, o := range append(slices.Clone(s.called), s.told, s.dooms) {
+	for _, name := range []string{"chosen-a", "chosen-b"} {
+		t := harness.NewThread(ns, name, "agent")
+		t.Labels = map[string]string{"storm": "chosen"}
+		create(ctx, t)
+		s.chosen = append(s.chosen, ready(ctx, cluster.Thread(ns, name)))
+	}
+	s.selects = each("select", skeinv1.ScheduledEffectSpec{
+		ThreadSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"storm": "chosen"}}, Message: &skeinv1.EffectMessage{Content: "tick", Silent: true}})
+	s.makes = each("make", skeinv1.ScheduledEffectSpec{
+		ThreadTemplate: &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "agent"}, Message: "go"}}, ConcurrencyPolicy: skeinv1.ConcurrencyAllow})
+	s.makes.Spec.Schedules, s.makes.Spec.Retry = []string{"@every 5s"}, nil
+	for _, o := range append(slices.Clone(s.called), s.told, s.dooms, s.selects, s.makes) {
 		create(ctx, o)
 	}
 	began := time.Now()
@@ -128,7 +142,7 @@ func storms(ctx context.Context, ns string, long time.Duration) *storm {
 // end suspends the schedules.
 func (s *storm) end(ctx context.Context) {
 	GinkgoHelper()
-	for _, o := range append(slices.Clone(s.called), s.told) {
+	for _, o := range append(slices.Clone(s.called), s.told, s.selects, s.makes) {
 		suspendNow(ctx, o)
 	}
 }
@@ -171,22 +185,24 @@ func (s *storm) firings(ctx context.Context, o *skeinv1.ScheduledEffect, suspend
 	return list
 }
 
-// consecutive expects one firing for each second since the object was created. It returns how many there were, with those that the
+// consecutive expects one firing for each due time since the object was created. It returns how many there were, with those that the
 // history has no more.
 func consecutive(o *skeinv1.ScheduledEffect, list *runtimev1.FiringList) int {
 	GinkgoHelper()
-	second := time.Second.Microseconds()
+	every, err := time.ParseDuration(strings.TrimPrefix(o.Spec.Schedules[0], "@every "))
+	Expect(err).NotTo(HaveOccurred())
+	period := every.Microseconds()
 	fs := list.Firings
-	fired := int((fs[0].Due - o.CreationTimestamp.UnixMicro()) / second)
+	fired := int(fs[0].Due/period - o.CreationTimestamp.UnixMicro()/period) // due times are multiples of the period
 	if fired <= kept {
-		Expect(fs).To(HaveLen(fired), "%s: the first due time is a second after its creation", o.Name)
+		Expect(fs).To(HaveLen(fired), "%s: no due time since its creation is missing", o.Name)
 	}
 	Expect(len(fs)).To(BeNumerically(">=", min(fired, kept)), o.Name)
 	for i, f := range fs {
 		switch {
 		case i == 0:
 		case fired <= kept:
-			Expect(fs[i-1].Due-f.Due).To(Equal(second), "%s: no due time is missing, and none is there twice", o.Name)
+			Expect(fs[i-1].Due-f.Due).To(Equal(period), "%s: no due time is missing, and none is there twice", o.Name)
 		default: // the history has those that ended last
 			Expect(fs[i-1].Due).To(BeNumerically(">", f.Due), "%s: no due time is there twice", o.Name)
 		}
@@ -284,6 +300,7 @@ func (s *storm) check(ctx context.Context) {
 	Expect(ticks(ctx, s.doomed)["tick"]).To(And(BeNumerically("<=", before+cut), BeNumerically(">=", before-waiting)), "%d succeeded, %d were cut off", before, cut)
 	Expect(ticks(ctx, s.thread)["tick"]).To(Equal(toldTimes), "each firing queued one message")
 
+	fired += s.checkSelected(ctx) + s.checkMade(ctx)
 	// Some of them become due only now.
 	for _, o := range s.once {
 		Eventually(ctx, func(g Gomega) {
