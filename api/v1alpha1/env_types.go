@@ -40,12 +40,11 @@ type EnvVar struct {
 	// +optional
 	Type EnvType `json:"type,omitempty"`
 
-	// Scoped variables are not inherited from the parent's thread by threads in whose agent graph they are.
-	// Of Agents and Prompts.
+	// Scoped: a child thread does not inherit a variable that its agent graph marks as scoped. Agents and Prompts only.
 	// +optional
 	Scoped bool `json:"scoped,omitempty"`
 
-	// Required variables keep a thread from running until they have a value. Of Agents and Prompts.
+	// Required: a thread does not run until the variable has a value. Agents and Prompts only.
 	// +optional
 	Required bool `json:"required,omitempty"`
 
