@@ -63,7 +63,7 @@ func parse(text string) ([]segment, error) {
 		}
 		s, ok := placeholder(strings.TrimSpace(rest[at+len(opening) : at+end]))
 		if !ok {
-			return nil, fmt.Errorf("line %d: %s is no placeholder: write {{ arguments.NAME }} or {{ env.NAME }}, or %s for the braces themselves",
+			return nil, fmt.Errorf("line %d: %s is not a placeholder: write {{ arguments.NAME }} or {{ env.NAME }}, or %s for the braces themselves",
 				line, quote(rest[at:at+end+len(closing)]), escaped)
 		}
 		plain.WriteString(rest[:at])

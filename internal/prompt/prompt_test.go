@@ -87,13 +87,13 @@ func TestPlaceholders(t *testing.T) {
 
 func TestBadPlaceholders(t *testing.T) {
 	for source, says := range map[string]string{
-		"one\ntwo {{ argument.a }}":     "spec.text, line 2: {{ argument.a }} is no placeholder",
-		"{{ env }}":                     "is no placeholder",
-		"{{ env.A.B }}":                 "is no placeholder",
-		"{{ env.1A }}":                  "is no placeholder",
-		"{{ arguments. }}":              "is no placeholder",
+		"one\ntwo {{ argument.a }}":     "spec.text, line 2: {{ argument.a }} is not a placeholder",
+		"{{ env }}":                     "is not a placeholder",
+		"{{ env.A.B }}":                 "is not a placeholder",
+		"{{ env.1A }}":                  "is not a placeholder",
+		"{{ arguments. }}":              "is not a placeholder",
 		"{{ arguments.a } and more":     "has no }}",
-		"{{{ arguments.a }}}":           "is no placeholder",
+		"{{{ arguments.a }}}":           "is not a placeholder",
 		"{{ " + strings.Repeat("x", 99): "…",
 	} {
 		_, err := Build(context.Background(), "root", &skeinv1.PromptSpec{Text: source}, world{})

@@ -83,11 +83,11 @@ func parseDuration(text string) (time.Duration, error) {
 	case text == "":
 		return 0, errors.New("write a duration")
 	case strings.HasPrefix(strings.TrimLeft(text, "+-0123456789.hmsuµn"), "d"):
-		return 0, fmt.Errorf("%q is no duration: its units are h, m and s; for days write hours, as in 24h, or a cron expression", text)
+		return 0, fmt.Errorf("%q is not a duration: its units are h, m and s; for days write hours, as in 24h, or a cron expression", text)
 	case strings.TrimLeft(text, "0123456789.hmsuµn") == "" && strings.ContainsAny(text, "hmsun"):
 		return MaxInterval + 1, nil // more than a duration can hold
 	}
-	return 0, fmt.Errorf("%q is no duration: write hours, minutes and seconds, with the units h, m and s", text)
+	return 0, fmt.Errorf("%q is not a duration: write hours, minutes and seconds, with the units h, m and s", text)
 }
 
 // Next implements Schedule.

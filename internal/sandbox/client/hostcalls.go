@@ -64,7 +64,7 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	args, ok := v.([]any)
 	if !ok {
 		over()
-		return protocol.Violation("a host call whose arguments are no array")
+		return protocol.Violation("a host call whose arguments are not an array")
 	}
 	id := call.ID // the encoded arguments are not needed any more
 	go func() {

@@ -158,7 +158,7 @@ var forgeries = map[string]func(*protocol.Conn){
 		_ = c.Write(protocol.TypeDone, d.Encode())
 	},
 	"a call of a function that was not given": func(c *protocol.Conn) { call(c, 7) },
-	"a call whose arguments are no array": func(c *protocol.Conn) {
+	"a call whose arguments are not an array": func(c *protocol.Conn) {
 		m := protocol.HostCall{ID: 1, Args: []byte{byte(value.TagTrue)}}
 		_ = c.Write(protocol.TypeHostCall, m.Encode())
 		time.Sleep(time.Hour)

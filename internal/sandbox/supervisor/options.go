@@ -140,7 +140,7 @@ func (o *Options) Validate() error {
 		if info, err := os.Stat(o.Deno); err != nil {
 			return fmt.Errorf("--deno: %w: the v8 engine is a Deno program, which its image has", err)
 		} else if info.IsDir() || info.Mode()&0o111 == 0 {
-			return fmt.Errorf("--deno: %s is no program", o.Deno)
+			return fmt.Errorf("--deno: %s is not a program", o.Deno)
 		}
 	}
 	for _, name := range []string{certFile, keyFile, caFile} {

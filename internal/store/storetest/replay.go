@@ -259,7 +259,7 @@ func (r *replayed) merge(a action) error {
 		}
 	case store.StatePush:
 		if slices.Equal(r.state[a.ID], []string{notArray}) {
-			return errors.New("it is no array")
+			return errors.New("it is not an array")
 		}
 		r.state[a.ID] = append(slices.Clone(r.state[a.ID]), strings.Trim(a.Text, `"`))
 		if n := len(r.state[a.ID]); a.Size > 0 && n > a.Size {

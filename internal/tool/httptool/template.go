@@ -50,7 +50,7 @@ func parse(text string, sources ...string) (template, error) {
 		}
 		m := placeholder.FindStringSubmatch(text[at[0]:at[1]])
 		if m == nil {
-			return nil, fmt.Errorf("%s is no placeholder: %s", text[at[0]:at[1]], usage(sources))
+			return nil, fmt.Errorf("%s is not a placeholder: %s", text[at[0]:at[1]], usage(sources))
 		}
 		p := part{source: m[1]}
 		if m[2] != "" {
@@ -59,7 +59,7 @@ func parse(text string, sources ...string) (template, error) {
 		named := p.source == sourceArguments || p.source == sourceEnv || p.source == sourceHeaders
 		single := p.source == sourceEnv || p.source == sourceHeaders
 		if !slices.Contains(sources, p.source) || named && len(p.path) == 0 || single && len(p.path) > 1 || p.source == sourceStatus && len(p.path) > 0 {
-			return nil, fmt.Errorf("%s is no placeholder: %s", text[at[0]:at[1]], usage(sources))
+			return nil, fmt.Errorf("%s is not a placeholder: %s", text[at[0]:at[1]], usage(sources))
 		}
 		t = append(t, p)
 		text = text[at[1]:]
