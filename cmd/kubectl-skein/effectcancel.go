@@ -82,7 +82,7 @@ func (p *plugin) cancelFiring(ctx context.Context, effect, firing, thread string
 	return nil
 }
 
-// threadIDOf returns the id of a Thread by its name. What is no name of one is an id already.
+// threadIDOf returns the id of the Thread with a name. If there is no such Thread, it returns thread as it is, because it may be an id.
 func (p *plugin) threadIDOf(ctx context.Context, thread string) (string, error) {
 	if thread == "" {
 		return "", nil

@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
 
-// cleaned is an audit backend that leaves the query out of the addresses of requests: what is searched for is part
-// of what people say (K8S-12). The address still names the namespace, the thread and what of it was asked for. It also corrects the status of
-// requests that a filter refused, because flow control replaces the filter's answer behind the audit.
+// cleaned is an audit backend that removes the query from the URI of each request, because the words of a search may repeat what people
+// said (K8S-12). The path stays. It names the namespace, the thread and the subresource. cleaned also removes the bodies, and corrects the
+// status of requests that a filter refused: flow control replaces the filter's answer after the audit has recorded it.
 type cleaned struct{ audit.Backend }
 
 // ProcessEvents implements audit.Sink.

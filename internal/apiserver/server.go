@@ -200,7 +200,7 @@ func (s *Server) setUp() error {
 	return rt.Install(s.generic)
 }
 
-// router returns the router of all routes. It needs the authorizer.
+// router returns the router of all routes. Call it after the authorizer is set.
 func (s *Server) router() *router.Router {
 	s.lookup = &lookup.Finder{Threads: s.opts.Threads, Reader: s.opts.Reader, Live: s.opts.LiveReader, SetupWait: s.opts.setupWait}
 	h := s.handlers()

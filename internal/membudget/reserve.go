@@ -2,8 +2,8 @@ package membudget
 
 import "context"
 
-// Reserve draws n bytes, from the account of ctx, for something whose size is known only when it is there. adjust takes the size:
-// it draws what was missing, or returns what was too much. What is there counts whether or not there was room for it.
+// Reserve draws n bytes from the account of ctx for a value whose size is not known yet. Call adjust with the size once the value is in
+// memory. adjust draws what is missing, even if the budget has no room for it, because the memory is in use already. It returns what was too much.
 func Reserve(ctx context.Context, n int64) (adjust func(size int64), err error) {
 	a := From(ctx)
 	if err := a.Draw(ctx, n); err != nil {

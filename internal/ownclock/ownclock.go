@@ -44,7 +44,7 @@ const MostAhead = 24 * time.Hour
 const look = 50 * time.Millisecond
 
 // Track moves the clock by the duration in a file, such as -40s, whenever that changes, until ctx ends. It returns an error when
-// the file has no duration. What it has later that is no duration leaves the clock where it is. Only tests call it.
+// the file has no duration. If it has none later, the clock stays where it is. Only tests call it.
 func Track(ctx context.Context, file string) error {
 	by, err := read(file)
 	if err != nil {

@@ -39,11 +39,11 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	if err := r.newTransaction("park").save(ctx); err != nil {
 		return false, err
 	}
-	// A variable that was set between the first look and the parking has woken no run, so look again.
+	// A variable that was set after the first look and before the run was parked woke no run. So look again.
 	if missing, err = r.code.LoadEnv(ctx); err == nil && len(missing) > 0 {
 		return true, nil
 	}
-	// After a look that failed too: nothing else would wake the run.
+	// Resume the run, also if the second look failed: nothing else would wake it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
 	defer cancel()
 	return true, errors.Join(err, r.service.opts.Store.Apply(ctx, r.Thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true}))

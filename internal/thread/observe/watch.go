@@ -30,8 +30,8 @@ type Watch struct {
 	err     error
 }
 
-// shared is an update that waits for watchers. It is drawn from the account of its thread as long as it waits for one at least, however
-// many those are.
+// shared is an update that waits for one or more watchers. Its size is drawn from the account of its thread once, however many watchers
+// there are, and returned when no watcher waits for it any more.
 type shared struct {
 	Update
 	account *membudget.Account
@@ -40,7 +40,7 @@ type shared struct {
 	waiters int
 }
 
-// use draws the update for a watcher, unless it waits for another one already.
+// use adds a watcher that the update waits for. The first one draws the size of the update.
 func (s *shared) use() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *shared) use() error {
 	return nil
 }
 
-// release says that the update no longer waits for a watcher.
+// release removes a watcher that the update waits for. The last one returns what was drawn.
 func (s *shared) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// leave hands the rows of a thread after a sequence number, up to another one, over to the forks that read them, if there
-// are any. They move to a remnant: a thread row without a writer. It is made when left is 0. The other rows stay where
-// they are, for the caller to remove. Rows after upto must be gone, or have no reader.
+// leave keeps the rows of a thread between after and upto for the forks that read them, if there are any. It moves those rows to a
+// remnant, which is a thread row without a writer. left is the key of the remnant; if it is 0, leave makes one and sets left. Rows that no
+// fork reads stay where they are, and the caller removes them. Rows after upto must be gone already, or have no reader.
 func leave(t *txn.Tx, h *txn.Head, after, upto int64, left *int64) error {
 	readers, err := lockedReaders(t, h, after)
 	if err != nil || len(readers) == 0 {
@@ -99,8 +99,8 @@ func divide(t *txn.Tx, s Segment, cut, left int64) error {
 	return t.Write(t.Ctx, queries.PutSegment, s.Thread, cut, s.Hi, left)
 }
 
-// removeFew removes all messages of a thread after a sequence number in one transaction. kept is the counts up to it.
-// With logs the log, which only grows, keeps their creation and gets their deletion.
+// removeFew removes all messages of a thread after a sequence number in one transaction. kept has the counts of the
+// messages up to it. If logs is true, an event in the log records each removal. The events of their creation stay, because the log only grows.
 func removeFew(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, logs bool) error {
 	if err := t.WriteBlocks(h); err != nil {
 		return err

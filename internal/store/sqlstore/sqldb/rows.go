@@ -60,7 +60,7 @@ func ReadOne[T any](ctx context.Context, r *Readers, read func(Scanner) (*T, err
 	return v, err
 }
 
-// ReadList is list on a connection that only reads.
+// ReadList is List on a connection that only reads.
 func ReadList[T any](ctx context.Context, r *Readers, read func(Scanner) (*T, error), query string, args ...any) (all []T, err error) {
 	err = r.Read(ctx, func(c *Conn) error {
 		all, err = List(ctx, c, read, query, args...)
@@ -69,7 +69,7 @@ func ReadList[T any](ctx context.Context, r *Readers, read func(Scanner) (*T, er
 	return all, err
 }
 
-// ReadColumn is column on a connection that only reads.
+// ReadColumn is Column on a connection that only reads.
 func ReadColumn[T any](ctx context.Context, r *Readers, query string, args ...any) (all []T, err error) {
 	err = r.Read(ctx, func(c *Conn) error {
 		all, err = Column[T](ctx, c, query, args...)

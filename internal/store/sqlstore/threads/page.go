@@ -13,11 +13,11 @@ import (
 // row is a thread as queries.PageColumns select it.
 type row struct {
 	store.Thread
-	arguments, fields bool // are long, and are not read yet
+	arguments, fields bool // true for a value that is long and was not read yet
 }
 
-// page returns at most limit threads of a query that selects one more, and whether more follow. With most above 0 they take at most so
-// many bytes of memory, but for the first one.
+// page returns at most limit threads of a query, and whether more follow. The query must select one row more than limit. If most is above 0,
+// the threads take at most that many bytes of memory. The first thread is returned whatever its size.
 func (s Store) page(ctx context.Context, r *sqldb.Readers, limit int, most int64, query string, args ...any) (page []store.Thread, more bool, err error) {
 	err = r.Read(ctx, func(c *sqldb.Conn) error {
 		rows, err := sqldb.List(ctx, c, scanRow, query, args...)
@@ -56,7 +56,8 @@ func pageOf(ctx context.Context, c *sqldb.Conn, rows []row, limit int, most int6
 	return page, false, nil
 }
 
-// complete reads what is not read yet. The rest stays as it was when the page was selected, which a cursor is made of.
+// complete reads the long values that were not read yet. The other values stay as the page's query returned them, because the cursor of the
+// next page is made of them.
 func (r *row) complete(ctx context.Context, c *sqldb.Conn) error {
 	if !r.arguments && !r.fields {
 		return nil
