@@ -60,6 +60,23 @@ var _ = Describe("The subagent controller", func() {
 		}
 	})
 
+	It("keeps the conversation of a child that the cache does not know after a broken watch", Label("SUB-02"), func(ctx SpecContext) {
+		createThread(ctx, e, parent)
+		s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
+			s.Spec.Retain, s.Spec.TTLAfterFinished = skeinv1.ChildKeep, &metav1.Duration{Duration: time.Hour}
+		})
+		Reconcile(ctx, r, s)
+		t := childThread(ctx, e, s)
+		storeThread(ctx, e, t, childRow(parent, s))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+		Reconcile(ctx, r, s)
+		Expect(meta.IsStatusConditionTrue(Get(ctx, e, s).Status.Conditions, skeinv1.ConditionTerminated)).To(BeTrue())
+		e.Clock.Step(2 * time.Hour)
+		Reconcile(ctx, newReconciler(e, func(o *subagent.Options) { o.Client = behind{e.Client, t.Name} }), s)
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).To(Satisfy(apierrors.IsNotFound))
+		Expect(Get(ctx, e, t).Annotations).To(HaveKeyWithValue(skeinv1.AnnotationRetain, "true"))
+	})
+
 	It("removes a child that is to go as soon as it ends without a write of its status, and says why it cannot", Label("SUB-02", "K8S-07"), func(ctx SpecContext) {
 		createThread(ctx, e, parent)
 		for _, refused := range []error{nil, apierrors.NewForbidden(schema.GroupResource{Resource: "subagents"}, "s-false", errors.New("a webhook says no"))} {

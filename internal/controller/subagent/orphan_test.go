@@ -7,7 +7,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
@@ -120,6 +122,29 @@ var _ = Describe("The subagent controller", func() {
 			Expect(metav1.IsControlledBy(Get(ctx, e, s), next)).To(BeTrue())
 			Expect(ready(s).Message).NotTo(ContainSubstring("earlier"))
 		})
+
+		DescribeTable("stays with its child, whose conversation it is to keep, when spec.ttlAfterFinished is over", Label("SUB-02"), func(ctx SpecContext, another bool) {
+			s = declareSubagent(ctx, e, func(s *skeinv1.Subagent) {
+				s.Spec.Retain, s.Spec.TTLAfterFinished = skeinv1.ChildKeep, &metav1.Duration{Duration: time.Hour}
+			})
+			Reconcile(ctx, r, s)
+			child := childThread(ctx, e, s)
+			storeThread(ctx, e, child, childRow(parent, s))
+			Expect(e.Store.Apply(ctx, string(child.UID), nil, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})).To(Succeed())
+			Reconcile(ctx, r, s)
+			Expect(meta.IsStatusConditionTrue(Get(ctx, e, s).Status.Conditions, skeinv1.ConditionTerminated)).To(BeTrue())
+			next := left(ctx)
+			storeThread(ctx, e, next)
+			if !another {
+				removeThread(ctx, e, next)
+			}
+			e.Clock.Step(2 * time.Hour)
+			Expect(Reconcile(ctx, r, s).RequeueAfter).To(BeZero())
+			Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)).To(Succeed(), "its deletion would purge the conversation")
+			Expect(ready(s)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
+		},
+			Entry("and there is no Thread of the parent's name", false),
+			Entry("and another Thread has the parent's name", true))
 
 		It("says so too while the garbage collector is about to delete it", func(ctx SpecContext) {
 			s = declareSubagent(ctx, e, func(s *skeinv1.Subagent) {

@@ -30,7 +30,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object)}
 	var child skeinv1.Thread
 	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) && wasMade(s.object) && !meta.IsStatusConditionTrue(s.object.Status.Conditions, skeinv1.ConditionTerminated) {
+	if apierrors.IsNotFound(err) && wasMade(s.object) && needsChild(s.object) {
 		err = r.Live.Get(ctx, name, &child) // after a watch that was broken, the cache may not know what this controller made before
 	}
 	switch {
@@ -127,6 +127,12 @@ func (r *Reconciler) wasPurged(ctx context.Context, o *skeinv1.Subagent) (bool, 
 		return true, nil
 	}
 	return false, err
+}
+
+// needsChild reports whether to ask the API server for a child Thread that the cache does not have: until the child has ended, and
+// afterwards if its conversation is to be kept.
+func needsChild(o *skeinv1.Subagent) bool {
+	return !meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionTerminated) || o.Spec.Retain == skeinv1.ChildKeep
 }
 
 // wasMade reports whether the child Thread existed once.

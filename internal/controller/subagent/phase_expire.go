@@ -14,10 +14,11 @@ import (
 )
 
 // expire removes a Subagent whose child has ended for good, with its Thread, once spec.ttlAfterFinished is over. Until then
-// it returns when that is. The finalizer of the Thread purges or keeps the conversation.
+// it returns when that is. The finalizer of the Thread purges or keeps the conversation. A Subagent with a problem stays, such as
+// one that its parent left behind: the child may not have been read, and then nothing would mark its conversation to be kept.
 func (r *Reconciler) expire(ctx context.Context, s *scope) (ctrl.Result, error) {
 	ttl := s.object.Spec.TTLAfterFinished
-	if ttl == nil {
+	if ttl == nil || s.problem != nil {
 		return ctrl.Result{}, nil
 	}
 	ended, at := s.endedAt()
