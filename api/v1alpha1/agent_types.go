@@ -291,7 +291,7 @@ type AgentSubagent struct {
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
 	// Immediate starts such a subagent in every new thread of this agent, before the first model step, with message as
-	// its task.
+	// its task. A fork that has inherited the calls which started them starts none.
 	// +optional
 	Immediate bool `json:"immediate,omitempty"`
 

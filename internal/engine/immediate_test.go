@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -82,6 +83,85 @@ var _ = Describe("Immediate subagents", Label("SUB-07"), func() {
 		rest(ctx, w, none)
 		Expect(told(ctx, w, none)).To(Equal([]string{"user: go", "assistant: done"}))
 		Expect(seen.tools("none", 0)).To(BeEmpty(), "what is not switched on is not offered either")
+	})
+
+	Describe("in a fork", Label("REL-02"), func() {
+		// branch makes a fork, and returns it.
+		branch := func(ctx context.Context, w *enginetest.World, name string, of thread.ForkOf) *thread.State {
+			GinkgoHelper()
+			_, _, err := w.Threads.Fork(ctx, thread.NewThread{Thread: store.Thread{ID: name, Name: name}}, of)
+			Expect(err).NotTo(HaveOccurred())
+			fork, err := w.Threads.Open(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			return fork
+		}
+		// origin returns a world with a thread that has had its first run.
+		origin := func(ctx context.Context, options ...func(*engine.Options)) (*enginetest.World, string) {
+			GinkgoHelper()
+			w := newWorld()
+			w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+			w.Definitions.Put("parent", with(kind("law")), enginetest.Script(skeinv1.ScriptStep{Times: new(int32), Content: "answer to {{.Last.Content}}"}))
+			start(w, options...)
+			id := makeThread(ctx, w, "parent")
+			send(ctx, w, id, "go")
+			rest(ctx, w, id)
+			Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: re: look into law", "assistant: answer to re: look into law"}))
+			return w, id
+		}
+
+		It("are not started again, unless it begins before them", func(ctx SpecContext) {
+			w, id := origin(ctx)
+			branch(ctx, w, "behind", thread.ForkOf{ThreadID: id, Newest: true})
+			send(ctx, w, "behind", "more")
+			rest(ctx, w, "behind")
+			Expect(told(ctx, w, "behind")[4:]).To(Equal([]string{"user: more", "assistant: answer to more"}))
+			Expect(w.Store.Children(ctx, "behind")).To(BeEmpty())
+
+			branch(ctx, w, "before", thread.ForkOf{ThreadID: id})
+			_, err := w.Store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			send(ctx, w, "before", "more")
+			rest(ctx, w, "before")
+			Expect(told(ctx, w, "before")).To(Equal([]string{
+				"user: go", "user: more", "assistant ->subagent_create", "tool subagent_create success: re: look into law", "assistant: answer to re: look into law"}))
+			Expect(w.Store.Children(ctx, "before")).To(HaveLen(1))
+		})
+
+		It("are not started again by a run that is taken up, which answers to its input", Label("RUN-12"), func(ctx SpecContext) {
+			w, id := origin(ctx)
+			send(ctx, w, id, "again")
+			run := rest(ctx, w, id)
+			step, err := w.Threads.RunStep(ctx, id, run.ID, 1)
+			Expect(err).NotTo(HaveOccurred())
+			input := "something else"
+			Expect(branch(ctx, w, "rerun", thread.ForkOf{ThreadID: id, Index: step.Last.Index}).Rerun(ctx, step, &input)).To(Succeed())
+			rest(ctx, w, "rerun")
+			Expect(told(ctx, w, "rerun")[4:]).To(Equal([]string{"user: something else", "assistant: answer to something else"}))
+			Expect(w.Store.Children(ctx, "rerun")).To(BeEmpty())
+		})
+
+		It("are not started again where the run does not read that far back, also when an origin is gone", func(ctx SpecContext) {
+			w, id := origin(ctx, func(o *engine.Options) { o.Limits.ContextMessages = 8 })
+			for range 5 {
+				send(ctx, w, id, "on")
+				rest(ctx, w, id)
+			}
+			branch(ctx, w, "first", thread.ForkOf{ThreadID: id, Newest: true})
+			branch(ctx, w, "second", thread.ForkOf{ThreadID: "first", Newest: true})
+			branch(ctx, w, "third", thread.ForkOf{ThreadID: "first", Newest: true})
+			send(ctx, w, "second", "more")
+			rest(ctx, w, "second")
+			for _, gone := range []string{id, "first"} {
+				_, err := w.Store.PurgeThread(ctx, gone)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			send(ctx, w, "third", "more")
+			rest(ctx, w, "third")
+			for _, fork := range []string{"second", "third"} {
+				Expect(told(ctx, w, fork)[14:]).To(Equal([]string{"user: more", "assistant: answer to more"}))
+				Expect(w.Store.Children(ctx, fork)).To(BeEmpty())
+			}
+		})
 	})
 
 	It("are started once, whenever a crash comes", Label("RUN-02"), func(ctx SpecContext) {

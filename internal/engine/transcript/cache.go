@@ -62,7 +62,7 @@ func (k *Cache) Take(w *store.Work) *Conversation {
 // cache owns the conversation from then on.
 func (k *Cache) Keep(t *store.Thread, c *Conversation, known int64, limit int) {
 	if extra := len(c.Messages) - limit; extra > 0 {
-		c.Messages = append([]store.Message(nil), c.Messages[extra:]...)
+		c.Messages, c.partial = append([]store.Message(nil), c.Messages[extra:]...), true
 		c.sort()
 	}
 	c.readSeq = known

@@ -33,6 +33,7 @@ type Conversation struct {
 
 	memory  account
 	bounded bool // it is being read for the first time
+	partial bool // the thread may have older messages
 
 	measured int // how many of Messages bytes has
 	bytes    int
@@ -52,7 +53,7 @@ func Load(ctx context.Context, s store.Store, t *store.Thread, limit int) (*Conv
 			return nil, fmt.Errorf("read messages: %w", err)
 		}
 		if len(edge.Messages) > 0 {
-			c.readSeq = edge.Messages[0].Seq
+			c.readSeq, c.partial = edge.Messages[0].Seq, true
 		}
 	}
 	c.bounded = true
@@ -122,6 +123,9 @@ func (c *Conversation) messageAt(index map[string]int, id string) *store.Message
 	}
 	return nil
 }
+
+// IsWhole reports whether the conversation has the thread's messages from the first one on.
+func (c *Conversation) IsWhole() bool { return !c.partial }
 
 // Forget returns an empty conversation that does not read the messages of this one again.
 func (c *Conversation) Forget() *Conversation {

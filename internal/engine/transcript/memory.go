@@ -73,7 +73,7 @@ func (c *Conversation) trim() {
 	for i := range c.Messages[:first] {
 		gone += copies * c.Messages[i].Bytes()
 	}
-	c.Messages = append([]store.Message(nil), c.Messages[first:]...)
+	c.Messages, c.partial = append([]store.Message(nil), c.Messages[first:]...), true
 	c.sort()
 	c.memory.of.Return(gone)
 	c.memory.drawn -= gone
