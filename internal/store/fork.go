@@ -78,7 +78,7 @@ type Relationship struct {
 	Name         string // of the other thread's object; only filled in by reads
 	Type         RelationshipType
 	Role         string // of the holder
-	MessageIndex int64  // index into the parent's messages at which it was made; -1 for none
+	MessageIndex int64  // of the parent's message at which it was made, as it was then; -1 for none
 	CreatedAt    int64
 	Comment      string
 }

@@ -141,7 +141,7 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 	case *store.Truncate:
 		return messages.Truncate(t, h, op)
 	case *store.PutRelationship:
-		return relations.Put(t, h, op)
+		return relations.Put(t, h, op, messages.SeqAt)
 	case *store.Terminate:
 		return threads.Terminate(t, h, op)
 	case *store.SetEnv:

@@ -110,7 +110,7 @@ func (b *backups) describeAny() {
 		round := 0
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			round++
-			f := &forkModel{ctx: ctx, store: b.source.store, round: round, sums: b.target.sums}
+			f := newForkModel(ctx, b.source.store, round, b.target.sums)
 			f.create(t, nil)
 			t.Repeat(map[string]func(*rapid.T){
 				"append": f.append, "burst": f.burst, "update": f.update, "delete": f.delete, "fork": f.fork, "truncate": f.truncate,
@@ -129,6 +129,8 @@ func (b *backups) describeAny() {
 				b.adopt(ctx, thread.id)
 			}
 			f.store = b.target.store
+			f.check(t)
+			f.truncate(t)
 			f.check(t)
 			for _, thread := range f.threads {
 				for _, s := range []store.Store{b.source.store, b.target.store} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,13 +21,14 @@ func describeForkModel(e *env) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
-				f := &forkModel{ctx: ctx, store: e.store, round: round, sums: e.sums}
+				f := newForkModel(ctx, e.store, round, e.sums)
 				f.create(t, nil)
 				t.Repeat(map[string]func(*rapid.T){
 					"append":   f.append,
 					"burst":    f.burst,
 					"update":   f.update,
 					"delete":   f.delete,
+					"delete2":  f.delete,
 					"fork":     f.fork,
 					"fork2":    f.fork,
 					"truncate": f.truncate,
@@ -51,9 +53,14 @@ type forkModel struct {
 	round   int
 	made    int
 	threads []*forkThread
-	did     []string // for people who look into a failure
+	links   map[forkLink]int // where each relationship was made: the number of a message of the parent, or 0 for none
+	did     []string         // for people who look into a failure
 	// sums returns the bytes of messages that the store counts in a namespace, and those that there are.
 	sums func(ctx context.Context, namespace string) (counted, stored int64, err error)
+}
+
+func newForkModel(ctx context.Context, s store.Store, round int, sums func(context.Context, string) (counted, stored int64, err error)) *forkModel {
+	return &forkModel{ctx: ctx, store: s, round: round, links: map[forkLink]int{}, sums: sums}
 }
 
 type forkThread struct {
@@ -61,7 +68,15 @@ type forkThread struct {
 	messages []forkMessage
 }
 
+// forkLink is a relationship.
+type forkLink struct {
+	parent, child string
+	kind          store.RelationshipType
+}
+
 type forkMessage struct {
+	n int // grows from message to message of a thread
+
 	id, text string
 	silent   bool
 	depth    int
@@ -92,6 +107,15 @@ func (f *forkModel) filled(t *rapid.T) (*forkThread, int) {
 	return th, rapid.IntRange(0, len(th.messages)-1).Draw(t, "index")
 }
 
+// filledTo is filled, but the message is the newest one half of the time.
+func (f *forkModel) filledTo(t *rapid.T) (*forkThread, int) {
+	th, i := f.filled(t)
+	if th != nil && rapid.Bool().Draw(t, "newest") {
+		i = len(th.messages) - 1
+	}
+	return th, i
+}
+
 func (f *forkModel) create(t *rapid.T, messages []forkMessage, ops ...store.Op) {
 	f.made++
 	th := &forkThread{id: fmt.Sprintf("fork-%d-%d", f.round, f.made), messages: slices.Clone(messages)}
@@ -106,7 +130,7 @@ func (f *forkModel) appendTo(t *rapid.T, th *forkThread, n int) {
 	var ops []store.Op
 	for range n {
 		f.made++
-		m := forkMessage{id: fmt.Sprint("m", f.made), text: fmt.Sprint("text ", f.made),
+		m := forkMessage{n: f.made, id: fmt.Sprint("m", f.made), text: fmt.Sprint("text ", f.made),
 			silent: rapid.IntRange(0, 3).Draw(t, "silent") == 0, depth: max(rapid.IntRange(-3, 2).Draw(t, "depth"), 0)}
 		msg := message(m.text)
 		msg.ID, msg.Silent, msg.Depth = m.id, m.silent, m.depth
@@ -150,7 +174,7 @@ func (f *forkModel) delete(t *rapid.T) {
 }
 
 func (f *forkModel) fork(t *rapid.T) {
-	th, i := f.filled(t)
+	th, i := f.filledTo(t)
 	if th == nil || len(f.threads) > 8 {
 		return
 	}
@@ -159,23 +183,36 @@ func (f *forkModel) fork(t *rapid.T) {
 		op = &store.Fork{Origin: th.id, MessageID: th.messages[i].id}
 	}
 	f.create(t, th.messages[:i+1], op)
+	f.links[forkLink{th.id, f.threads[len(f.threads)-1].id, store.RelationFork}] = th.messages[i].n
 	if op.Index != int64(i) || op.Messages != int64(i+1) {
 		t.Fatalf("forked at %d with %d messages, not at %d", op.Index, op.Messages, i)
 	}
 }
 
 func (f *forkModel) truncate(t *rapid.T) {
-	th, i := f.filled(t)
+	th, i := f.filledTo(t)
 	if th == nil {
 		return
 	}
-	i -= rapid.IntRange(0, 1).Draw(t, "all of it") // -1 removes all
+	if rapid.IntRange(0, 7).Draw(t, "all of it") == 0 {
+		i = -1
+	}
 	op := &store.Truncate{Index: int64(i)}
 	f.apply(t, th, op)
 	if op.Removed != int64(len(th.messages)-i-1) {
 		t.Fatalf("removed %d, not %d", op.Removed, len(th.messages)-i-1)
 	}
 	th.messages = slices.Clone(th.messages[:i+1])
+	f.cutLinks(th)
+}
+
+// cutLinks removes the relationships that were made past the newest message of a thread.
+func (f *forkModel) cutLinks(th *forkThread) {
+	last := 0
+	if n := len(th.messages); n > 0 {
+		last = th.messages[n-1].n
+	}
+	maps.DeleteFunc(f.links, func(l forkLink, n int) bool { return l.parent == th.id && n > last })
 }
 
 func (f *forkModel) purge(t *rapid.T) {
@@ -183,9 +220,11 @@ func (f *forkModel) purge(t *rapid.T) {
 		return
 	}
 	i := rapid.IntRange(0, len(f.threads)-1).Draw(t, "thread")
-	if _, err := f.store.PurgeThread(f.ctx, f.threads[i].id); err != nil {
+	id := f.threads[i].id
+	if _, err := f.store.PurgeThread(f.ctx, id); err != nil {
 		t.Fatal(err)
 	}
+	maps.DeleteFunc(f.links, func(l forkLink, _ int) bool { return l.parent == id || l.child == id })
 	f.threads = slices.Delete(f.threads, i, i+1)
 }
 
@@ -193,6 +232,7 @@ func (f *forkModel) destroy(t *rapid.T) {
 	th := f.any(t)
 	f.apply(t, th, &store.Destroy{Reason: store.DestroyedExplicit})
 	th.messages = nil
+	f.cutLinks(th)
 }
 
 func (f *forkModel) relate(t *rapid.T) {
@@ -200,15 +240,22 @@ func (f *forkModel) relate(t *rapid.T) {
 	if th == peer {
 		return
 	}
-	parent, role := th, store.RelationParent
+	parent, child, role := th, peer, store.RelationParent
 	if rapid.Bool().Draw(t, "child") {
-		parent, role = peer, store.RelationChild
+		parent, child, role = peer, th, store.RelationChild
 	}
-	f.apply(t, th, &store.PutRelationship{R: store.Relationship{ThreadID: peer.id, Type: store.RelationMention, Role: role,
-		MessageIndex: int64(rapid.IntRange(-1, len(parent.messages)-1).Draw(t, "index"))}})
+	i, at := rapid.IntRange(-1, len(parent.messages)-1).Draw(t, "index"), 0
+	if i >= 0 {
+		at = parent.messages[i].n
+	}
+	f.apply(t, th, &store.PutRelationship{R: store.Relationship{ThreadID: peer.id, Type: store.RelationMention, Role: role, MessageIndex: int64(i)}})
+	l := forkLink{parent.id, child.id, store.RelationMention}
+	if _, made := f.links[l]; !made {
+		f.links[l] = at
+	}
 }
 
-// checkRelationships checks that both ends of each relationship exist and agree.
+// checkRelationships checks that there are the relationships of the model, and that both ends of each agree.
 func (f *forkModel) checkRelationships(t *rapid.T) {
 	type link struct {
 		thread, peer string
@@ -233,15 +280,20 @@ func (f *forkModel) checkRelationships(t *rapid.T) {
 			links[link{th.id, r.ThreadID, r.Type, r.Role, r.MessageIndex, r.CreatedAt}] = true
 		}
 	}
+	have := map[forkLink]bool{}
 	for l := range links {
 		other := l
 		other.thread, other.peer, other.role = l.peer, l.thread, store.RelationParent
 		if l.role == store.RelationParent {
 			other.role = store.RelationChild
+			have[forkLink{l.thread, l.peer, l.kind}] = true
 		}
 		if !links[other] {
 			t.Fatalf("%s\n%+v has no other end", strings.Join(f.did, "\n"), l)
 		}
+	}
+	if want := slices.Collect(maps.Keys(f.links)); len(have) != len(want) || slices.ContainsFunc(want, func(l forkLink) bool { return !have[l] }) {
+		t.Fatalf("%s\nthere are %v, want %v", strings.Join(f.did, "\n"), slices.Collect(maps.Keys(have)), want)
 	}
 }
 
@@ -310,6 +362,7 @@ func (f *forkModel) compare(th *forkThread, q store.MessageQuery) error {
 	}
 	want := []forkMessage{}
 	for _, m := range th.messages {
+		m.n = 0 // the store has no such number
 		if (!m.silent || q.IncludeSilent) && (m.depth <= q.MaxDepth || q.AllDepths) {
 			want = append(want, m)
 		}
@@ -325,7 +378,7 @@ func (f *forkModel) compare(th *forkThread, q store.MessageQuery) error {
 	}
 	got := []forkMessage{}
 	for _, m := range page.Messages {
-		got = append(got, forkMessage{m.ID, *m.Content, m.Silent, m.Depth})
+		got = append(got, forkMessage{id: m.ID, text: *m.Content, silent: m.Silent, depth: m.Depth})
 	}
 	if !slices.Equal(got, want) || page.Total != total {
 		return fmt.Errorf("%+v of %s gives\n%v of %d, want\n%v of %d", q, th.id, got, page.Total, want, total)

@@ -48,6 +48,27 @@ func describeRelated(e *env) {
 			Expect(relations(ctx, old)).To(HaveLen(1), "nothing of it was stored")
 		})
 
+		It("stay related by a truncation that keeps the message, whatever was deleted before it", Label("MSG-11"), func(ctx SpecContext) {
+			origin := e.said(ctx, 10)
+			fork, peer := e.fork(ctx, origin, 9), e.said(ctx, 1)
+			e.apply(ctx, origin, &store.PutRelationship{R: store.Relationship{ThreadID: peer, Type: store.RelationMention, Role: store.RelationParent, MessageIndex: 9}})
+			page, err := e.store.Messages(ctx, origin, store.MessageQuery{Order: "asc", Limit: 2})
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, origin, &store.DeleteMessage{ID: page.Messages[0].ID}, &store.DeleteMessage{ID: page.Messages[1].ID})
+
+			whole := &store.Truncate{Index: 7}
+			e.apply(ctx, origin, whole)
+			Expect(whole.Removed).To(BeZero())
+			for _, id := range []string{fork, peer} {
+				Expect(relations(ctx, origin)).To(ContainElement(And(HaveField("ThreadID", id), HaveField("MessageIndex", BeEquivalentTo(9)))))
+				Expect(relations(ctx, id)).To(HaveLen(1))
+			}
+			e.apply(ctx, origin, &store.Truncate{Index: 6})
+			for _, id := range []string{origin, fork, peer} {
+				Expect(relations(ctx, id)).To(BeEmpty())
+			}
+		})
+
 		It("mention each other at the same time", func(ctx SpecContext) {
 			ids := make([]string, 20)
 			for i := range ids {

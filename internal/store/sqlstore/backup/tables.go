@@ -87,7 +87,7 @@ var tables = []table{
 	define("file", ofThreads, "", `thread:k path:t parent:t dir:i mime_type:t digest:t size:i metadata:T width:i height:i created_at:i`),
 	define("file_usage", ofThreads, "", `thread:k files:i folders:i bytes:i max_bytes:I max_files:I namespace:t33`),
 	define("idempotency", ofThreads, "", `thread:k key:t fingerprint:t result:T created_at:i`),
-	define("relationship", ofThreads, "", `thread:k peer:n type:t role:t message_index:i created_at:i comment:t`),
+	define("relationship", ofThreads, "", `thread:k peer:n type:t role:t message_index:i created_at:i comment:t message_seq:i48`),
 	define("thread_env", ofThreads, "", `thread:k name:t type:t value:b key_id:i origin:t entry:t version:t updated_at:i`),
 	define("thread_state", ofThreads, "", `thread:k key:t pos:i size:i value:t`),
 	define("thread_state_warning", ofThreads, "", `thread:k scope:t reason:t message:t created_at:i`),

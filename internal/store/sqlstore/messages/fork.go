@@ -67,7 +67,7 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	quotas.Bytes(t, h.Namespace)
 	op.Index, op.Messages = index, counted.Total(true, 0, true)
 	h.Appended = op.Messages
-	return relations.Relate(t, h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index})
+	return relations.Relate(t, h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index}, cut)
 }
 
 // inherit copies the segments of the origin up to a sequence number to the fork, and adds one for the origin's own
@@ -106,6 +106,23 @@ func placed(t *txn.Tx, h *txn.Head, seq int64) (same, at int64, err error) {
 	}
 	c, err := viewCount(t.Ctx, t, h.Key, h.Base, seq)
 	return seq, c.Total(true, 0, true) - 1, err
+}
+
+// SeqAt returns the sequence number of the message of a thread with an index. It fails with store.ErrForkPoint when there is none.
+func SeqAt(t *txn.Tx, h *txn.Head, index int64) (int64, error) {
+	seq, _, err := lockedPoint(t, h, "", index)
+	return seq, err
+}
+
+// lockedPoint is point. Where the message is inherited, counts of other threads' messages are needed, and it locks these threads.
+func lockedPoint(t *txn.Tx, h *txn.Head, id string, index int64) (seq, at int64, err error) {
+	if seq, at, err = point(t, h, id, index); err != nil || seq >= h.Base {
+		return seq, at, err
+	}
+	if err := lockSources(t, h); err != nil {
+		return 0, 0, err
+	}
+	return point(t, h, id, index)
 }
 
 // point finds a message by its id, or else by its index, and returns its sequence number and index.

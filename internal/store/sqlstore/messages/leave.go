@@ -198,16 +198,8 @@ func Truncate(t *txn.Tx, h *txn.Head, op *store.Truncate) error {
 	var kept txn.Counts
 	if op.MessageID != "" || op.Index >= 0 {
 		// Set the fields of op only after all checks: a transaction that failed may be run again with the same op.
-		if cut, index, err = point(t, h, op.MessageID, op.Index); err != nil {
+		if cut, index, err = lockedPoint(t, h, op.MessageID, op.Index); err != nil {
 			return err
-		}
-		if cut < h.Base { // counts of other threads' messages are needed
-			if err := lockSources(t, h); err != nil {
-				return err
-			}
-			if cut, index, err = point(t, h, op.MessageID, op.Index); err != nil {
-				return err
-			}
 		}
 		if kept, err = viewCount(t.Ctx, t, h.Key, h.Base, cut); err != nil {
 			return err

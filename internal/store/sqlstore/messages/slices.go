@@ -30,7 +30,7 @@ type removal struct {
 	view   int64 // the remnant that has the segments of inherited messages which are removed; 0 for none
 	left   int64 // the remnant that has those of the rows that forks read; 0 for none
 	logged int64 // the deletions that are not logged yet have the numbers up to here; 0 when they are not logged
-	late   int64 // relationships made past the message with this index go too
+	late   int64 // relationships made past the message lo, which has this index, go too
 	began  int64
 }
 
@@ -48,7 +48,7 @@ func removalOf(ctx context.Context, q sqldb.Querier, key int64) (*removal, error
 	return r, err
 }
 
-// Remove removes all messages of a thread after a sequence number, and the relationships made past the message with the
+// Remove removes all messages of a thread after a sequence number, and the relationships made past that message, which has the
 // index late. kept is the counts up to it. What one slice holds is removed at once, and more in further transactions:
 // see FinishRemoval. With logs the log keeps the creation of the messages and gets their deletion.
 func Remove(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, late int64, logs bool) error {
@@ -56,15 +56,19 @@ func Remove(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, late int64, logs
 		return err
 	}
 	removed := h.Counts.Total(true, 0, true) - kept.Total(true, 0, true)
-	few, err := relations.FewLate(t, h, late, lateStep)
-	if err != nil {
-		return err
-	}
-	if few {
-		if err := relations.Cut(t, h, late); err != nil {
+	few := true
+	var err error
+	if late != NoneLate {
+		past := relations.Point{Seq: cut, Index: late}
+		if few, err = relations.FewLate(t, h, past, lateStep); err != nil {
 			return err
 		}
-		late = NoneLate
+		if few {
+			if err := relations.Cut(t, h, past); err != nil {
+				return err
+			}
+			late = NoneLate
+		}
 	}
 	switch {
 	case removed == 0 && few && cut > 0:
@@ -95,7 +99,7 @@ func Remove(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, late int64, logs
 	return t.BeginCut(h)
 }
 
-// NoneLate is an index past which no relationship is made.
+// NoneLate stands for the index of the message past which relationships go where all stay.
 const NoneLate = 1 << 62
 
 // Hidden describes the removal that is under way in a thread, for readers of the log.
@@ -205,7 +209,7 @@ func slice(t *txn.Tx, h *txn.Head) error {
 	case r == nil:
 		return endRemoval(t, h)
 	case r.late != NoneLate:
-		few, err := relations.CutSome(t, h, r.late, lateStep)
+		few, err := relations.CutSome(t, h, relations.Point{Seq: r.lo, Index: r.late}, lateStep)
 		if err != nil {
 			return err
 		}

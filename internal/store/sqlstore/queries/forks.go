@@ -68,15 +68,18 @@ const (
 
 	RelationshipColumns = `r.peer, coalesce((SELECT p.name FROM thread p WHERE p.id = r.peer), ''), r.type, r.role, r.message_index, r.created_at, r.comment`
 
-	PutRelationship = `INSERT INTO relationship (thread, peer, type, role, message_index, created_at, comment) VALUES (?, ?, ?, ?, ?, ?, ?)
+	PutRelationship = `INSERT INTO relationship (thread, peer, type, role, message_index, message_seq, created_at, comment) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (thread, peer, type, role) DO NOTHING`
 	Relationships     = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? ORDER BY r.created_at, r.peer, r.type, r.role LIMIT ? OFFSET ?`
 	AsChild           = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'child' ORDER BY r.created_at, r.peer, r.type LIMIT ?`
 	AsParent          = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' ORDER BY r.created_at DESC, r.peer, r.type LIMIT ?`
 	CountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
 	Relationship      = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.peer = ? AND r.type = ? AND r.role = ?`
-	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?
+	LateRelationships = `SELECT ` + RelationshipColumns + ` FROM relationship r WHERE r.thread = ? AND` + late + `
 		ORDER BY r.peer, r.type LIMIT ?`
-	CountLate        = `SELECT count(*) FROM (SELECT 1 FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ? LIMIT ?) l`
+	CountLate = `SELECT count(*) FROM (SELECT 1 FROM relationship r WHERE r.thread = ? AND` + late + ` LIMIT ?) l`
+	// late selects the relationships that were made past a message of the parent: by its sequence number, or else by the index that it had.
+	late = ` r.role = 'parent' AND (r.message_seq > ? OR r.message_seq = 0 AND r.message_index > ?)`
+
 	DropRelationship = `DELETE FROM relationship WHERE thread = ? AND peer = ? AND type = ? AND role = ?`
 )

@@ -21,21 +21,21 @@ func otherRole(role string) string {
 	return store.RelationParent
 }
 
-// Relate stores a relationship with both threads.
-func Relate(t *txn.Tx, h, peer *txn.Head, r store.Relationship) error {
+// Relate stores a relationship with both threads. seq is the sequence number of the parent's message at which it was made; 0 for none.
+func Relate(t *txn.Tx, h, peer *txn.Head, r store.Relationship, seq int64) error {
 	if r.CreatedAt == 0 {
 		r.CreatedAt = t.Now
 	}
-	if err := t.Write(t.Ctx, queries.PutRelationship, h.Key, peer.ID, string(r.Type), r.Role, r.MessageIndex, r.CreatedAt, r.Comment); err != nil {
+	if err := t.Write(t.Ctx, queries.PutRelationship, h.Key, peer.ID, string(r.Type), r.Role, r.MessageIndex, seq, r.CreatedAt, r.Comment); err != nil {
 		return err
 	}
 	h.Touch(store.ChangedThread)
 	peer.Touch(store.ChangedThread)
-	return t.Write(t.Ctx, queries.PutRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role), r.MessageIndex, r.CreatedAt, r.Comment)
+	return t.Write(t.Ctx, queries.PutRelationship, peer.Key, h.ID, string(r.Type), otherRole(r.Role), r.MessageIndex, seq, r.CreatedAt, r.Comment)
 }
 
-// Put stores a relationship with both threads, unless they have it.
-func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
+// Put stores a relationship with both threads, unless they have it. seqAt returns the sequence number of the message with an index.
+func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship, seqAt func(t *txn.Tx, h *txn.Head, index int64) (int64, error)) error {
 	op.Existed = false
 	peer, err := t.HeadIn(h.Namespace, op.R.ThreadID)
 	if err != nil {
@@ -59,33 +59,42 @@ func Put(t *txn.Tx, h *txn.Head, op *store.PutRelationship) error {
 	if op.R.Role == store.RelationParent {
 		parent = h
 	}
-	if total := parent.Counts.Total(true, 0, true); op.R.MessageIndex >= total {
-		return fmt.Errorf("message %d of %d: %w", op.R.MessageIndex, total, store.ErrForkPoint)
+	var seq int64
+	if op.R.MessageIndex >= 0 {
+		if seq, err = seqAt(t, parent, op.R.MessageIndex); err != nil {
+			return err
+		}
 	}
 	op.Kept = op.R
 	if op.Kept.CreatedAt == 0 {
 		op.Kept.CreatedAt = t.Now
 	}
-	return Relate(t, h, peer, op.Kept)
+	return Relate(t, h, peer, op.Kept, seq)
+}
+
+// Point is a message of a thread, or the place before the first one.
+type Point struct {
+	Seq   int64
+	Index int64 // for relationships of which only the index of the message is known
 }
 
 // Cut removes relationships that were made past a message of the thread, from both threads. Those in which
-// the thread is the child stay: their index counts messages of the other thread.
-func Cut(t *txn.Tx, h *txn.Head, index int64) error {
-	_, err := CutSome(t, h, index, math.MaxInt32)
+// the thread is the child stay: they were made at messages of the other thread.
+func Cut(t *txn.Tx, h *txn.Head, p Point) error {
+	_, err := CutSome(t, h, p, math.MaxInt32)
 	return err
 }
 
 // FewLate reports whether at most limit relationships were made past a message of the thread.
-func FewLate(t *txn.Tx, h *txn.Head, index, limit int64) (bool, error) {
+func FewLate(t *txn.Tx, h *txn.Head, p Point, limit int64) (bool, error) {
 	var n int64
-	err := t.Row(t.Ctx, queries.CountLate, []any{h.Key, index, limit + 1}, &n)
+	err := t.Row(t.Ctx, queries.CountLate, []any{h.Key, p.Seq, p.Index, limit + 1}, &n)
 	return n <= limit, err
 }
 
 // CutSome is Cut for at most limit relationships. It reports whether these were the last.
-func CutSome(t *txn.Tx, h *txn.Head, index int64, limit int) (last bool, err error) {
-	late, err := sqldb.List(t.Ctx, t, scanRelationship, queries.LateRelationships, h.Key, index, limit)
+func CutSome(t *txn.Tx, h *txn.Head, p Point, limit int) (last bool, err error) {
+	late, err := sqldb.List(t.Ctx, t, scanRelationship, queries.LateRelationships, h.Key, p.Seq, p.Index, limit)
 	if err != nil || len(late) == 0 {
 		return err == nil, err
 	}
