@@ -192,6 +192,19 @@ func describeRemovals(e *env) {
 			e.nothingLeft(ctx)
 		})
 
+		It("leaves the positions of what a fork reads of a purged thread, whatever its last number is", Label("REL-02", "THR-09"), func(ctx SpecContext) {
+			for n := 20; n < 28; n++ { // a multiple of txn.BlockSeqs among them
+				origin := e.said(ctx, n)
+				fork := e.fork(ctx, origin, int64(n-1))
+				_, err := e.store.PurgeThread(ctx, origin)
+				Expect(err).NotTo(HaveOccurred())
+				e.apply(ctx, fork, &store.DeleteMessage{ID: fmt.Sprint("m", n-1)}, &store.AppendMessage{Message: message("own")})
+				for i := range n - 1 {
+					Expect(e.texts(ctx, fork, store.MessageQuery{Order: "asc", Offset: i, Limit: 1})).To(Equal([]string{fmt.Sprint(i)}), "of %d", n)
+				}
+			}
+		})
+
 		It("is done for twenty threads at once while others commit", func(ctx SpecContext) {
 			var threads []string
 			for i := range 20 {

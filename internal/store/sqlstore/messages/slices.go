@@ -80,6 +80,10 @@ func Remove(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, late int64, logs
 	if err := t.WriteBlocks(h); err != nil {
 		return err
 	}
+	// Forks read the counts of the rows that slices leave to them. A later row at this number would have those of the trimmed thread.
+	if err := t.PutBlock(h.Key, txn.Block{At: h.LastSeq, Counts: h.Counts}); err != nil {
+		return err
+	}
 	if logs {
 		if r.view, err = handOver(t, h, cut); err != nil {
 			return err
