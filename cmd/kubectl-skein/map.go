@@ -97,30 +97,31 @@ type mapSource interface {
 	Children(ctx context.Context, p runtimeclient.Page) (*runtimev1.ChildList, error)
 }
 
-// gatherMap reads the family of a thread, nearest relatives first.
+// gatherMap reads the family of a thread, nearest relatives first, and then the threads that are only mentioned. The relatives of these are
+// not part of the family.
 func gatherMap(ctx context.Context, open func(name string) mapSource, name string, limit int) (*threadMap, error) {
 	m := &threadMap{}
 	known := map[string]bool{}
-	type visit struct {
-		name   string
-		beyond bool // only mentioned: its own relatives are not part of the family
-	}
-	queue := []visit{{name: name}}
-	for len(queue) > 0 {
-		next := queue[0]
-		queue = queue[1:]
-		if known[next.name] {
+	family, mentioned := []string{name}, []string(nil)
+	for len(family)+len(mentioned) > 0 {
+		queue, isFamily := &family, true
+		if len(family) == 0 {
+			queue, isFamily = &mentioned, false
+		}
+		next := (*queue)[0]
+		*queue = (*queue)[1:]
+		if known[next] {
 			continue
 		}
 		if len(m.threads) == limit {
 			m.more = true
 			break
 		}
-		source := open(next.name)
+		source := open(next)
 		rec, err := source.Get(ctx)
 		if errors.Is(err, runtimeclient.ErrNotFound) && m.start != "" {
-			known[next.name] = true
-			m.threads = append(m.threads, &mapThread{id: next.name, state: "gone"})
+			known[next] = true
+			m.threads = append(m.threads, &mapThread{id: next, state: "gone"})
 			continue
 		}
 		if err != nil {
@@ -131,17 +132,21 @@ func gatherMap(ctx context.Context, open func(name string) mapSource, name strin
 			m.start = rec.ThreadID
 		}
 		m.threads = append(m.threads, mappedThread(rec))
-		if next.beyond {
+		if !isFamily {
 			continue
 		}
 		if rec.ParentID != "" {
-			queue = append(queue, visit{name: rec.ParentID})
+			family = append(family, rec.ParentID)
 		}
-		if err := m.children(ctx, source, rec.ThreadID, func(id string) { queue = append(queue, visit{name: id}) }); err != nil {
+		if err := m.children(ctx, source, rec.ThreadID, func(id string) { family = append(family, id) }); err != nil {
 			return nil, err
 		}
 		err = m.relationships(ctx, source, rec.ThreadID, func(r *runtimev1.Relationship) {
-			queue = append(queue, visit{name: r.ThreadID, beyond: r.Type == edgeMention})
+			if r.Type == edgeMention {
+				mentioned = append(mentioned, r.ThreadID)
+			} else {
+				family = append(family, r.ThreadID)
+			}
 		})
 		if err != nil {
 			return nil, err

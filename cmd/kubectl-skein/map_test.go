@@ -86,10 +86,36 @@ name-other  agent shop, 3 messages
 		}
 	})
 
+	It("has the relatives of a member that another one has mentioned", func() {
+		below := func(parent, id string, children ...string) mapped {
+			m := mapped{record: record(id)}
+			m.record.ParentID = parent
+			for _, c := range children {
+				m.children = append(m.children, runtimev1.Child{ThreadID: c})
+			}
+			return m
+		}
+		all := map[string]mapped{
+			"grandparent": below("", "grandparent", "parent"), "parent": below("grandparent", "parent", "child", "sister"), "child": below("parent", "child"),
+			"sister": below("parent", "sister", "niece"), "niece": below("sister", "niece"),
+		}
+		child := all["child"]
+		for _, id := range []string{"sister", "grandparent"} {
+			child.related = append(child.related, runtimev1.Relationship{ThreadID: id, Type: "mention", Role: "parent"})
+		}
+		all["child"] = child
+		for from := range all {
+			m, err := gatherMap(context.Background(), func(id string) mapSource { return all[id] }, from, 100)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(m.threads).To(HaveLen(5), from)
+			Expect(m.edges).To(HaveLen(6), from)
+		}
+	})
+
 	It("is drawn for Mermaid and for Graphviz, with what people wrote quoted", func() {
 		m := gather("origin", 100)
 		Expect(m.mermaid()).To(And(HavePrefix("flowchart TB\n"), ContainSubstring(`t0["name-origin<br/>#quot;say \#quot;apples\#quot; #lt;b#gt;#quot;, agent shop, 3 messages"]`),
-			ContainSubstring("t0 -->|child| t1"), ContainSubstring("t0 ==>|handoff at message 5| t3"), ContainSubstring("t0 -.->|fork at message 2| t2"), ContainSubstring("t0 -.-o|mention at message 1| t4")))
+			ContainSubstring("t0 -->|child| t1"), ContainSubstring("t0 ==>|handoff at message 5| t3"), ContainSubstring("t0 -.->|fork at message 2| t2"), ContainSubstring("t0 -.-o|mention at message 1| t5")))
 		Expect(m.dot()).To(And(HavePrefix("digraph threads {\n"), ContainSubstring(`t0 [label="name-origin\n\"say \\\"apples\\\" <b>\", agent shop, 3 messages", penwidth=3];`),
 			ContainSubstring(`t0 -> t3 [label="handoff at message 5", style=bold];`), HaveSuffix("}\n")))
 	})
