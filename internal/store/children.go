@@ -26,6 +26,9 @@ type ChildStore interface {
 	UnmadeChildren(ctx context.Context, parentID string, before int64) (references []string, err error)
 	// Child returns the child of a thread with this reference, or ErrNotFound.
 	Child(ctx context.Context, parentID, reference string) (*Thread, error)
+	// ChildStates returns what the present children with these references do, by reference. Those that are retained are left out. Its cost
+	// does not grow with the number of the other children.
+	ChildStates(ctx context.Context, parentID string, references []string) (map[string]ChildState, error)
 	// UnfinishedChildren returns the ids of the children that are neither terminated nor retained, oldest first. Its cost does not
 	// grow with the number of the others.
 	UnfinishedChildren(ctx context.Context, parentID string) (ids []string, err error)
@@ -37,6 +40,9 @@ type ChildStore interface {
 	// ChildrenSince lists the children of a thread that were created at a time in microseconds or later, oldest first.
 	ChildrenSince(ctx context.Context, parentID string, since int64) ([]Thread, error)
 }
+
+// ChildState says what a child does.
+type ChildState struct{ ThreadID, RegistryStatus string }
 
 // ChildTask is what a parent gives to a child that it makes. It is removed with the child. That there was one is removed with the
 // parent.

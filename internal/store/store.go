@@ -73,7 +73,7 @@ type Store interface {
 	FindThreads(ctx context.Context, q FindQuery) ([]Thread, error)
 	// Namespaces lists the namespaces that have threads, sorted.
 	Namespaces(ctx context.Context) ([]string, error)
-	// Children lists the threads whose parent is id, oldest first.
+	// Children lists the threads whose parent is id, oldest first. Those that are retained are left out.
 	Children(ctx context.Context, id string) ([]Thread, error)
 	// Undeclared lists the retained threads that have never had an object and whose ids are derived (UUIDs of version 5), by id: those of
 	// handoffs that are to get one. after is the last id of the page before. Its cost does not grow with the number of other retained threads.

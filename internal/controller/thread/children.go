@@ -86,22 +86,18 @@ func cut(text string) string {
 
 // withStates returns the family with the states of unfinished children in the store, where they are known before the Subagents show
 // them.
-func (f family) withStates(rows []store.Thread) family {
-	stored := map[string]*store.Thread{}
-	for i := range rows {
-		stored[rows[i].Reference] = &rows[i]
-	}
+func (f family) withStates(stored map[string]store.ChildState) family {
 	counts := *f.counts
 	f.counts, f.children = &counts, slices.Clone(f.children)
 	for i := range f.children {
 		c := &f.children[i]
-		row := stored[c.Reference]
-		if row == nil || row.RegistryStatus == "" || kube.ChildEnded(c.Status) {
+		is := stored[c.Reference]
+		if is.RegistryStatus == "" || kube.ChildEnded(c.Status) {
 			continue
 		}
 		countState(f.counts, c.Status, -1)
-		countState(f.counts, row.RegistryStatus, 1)
-		c.ThreadID, c.Status = row.ID, row.RegistryStatus
+		countState(f.counts, is.RegistryStatus, 1)
+		c.ThreadID, c.Status = is.ThreadID, is.RegistryStatus
 	}
 	slices.SortStableFunc(f.children, func(a, b skeinv1.ChildStatus) int { return unfinishedFirst(a.Status, b.Status) })
 	return f
@@ -111,14 +107,23 @@ func (f family) withStates(rows []store.Thread) family {
 // that is written when a run of the parent ends says that its children have ended.
 func (r *Reconciler) children(ctx context.Context, s *scope) (family, error) {
 	f, err := r.shownFamily(ctx, s)
-	if err != nil || s.row == nil || f.count == 0 || f.count > fewChildren || f.counts.Pending+f.counts.Running == 0 {
+	if err != nil || s.row == nil || f.count > fewChildren {
 		return f, err
 	}
-	rows, err := r.Threads.Store().Children(ctx, s.row.ID)
-	if err != nil {
-		return f, fmt.Errorf("list the children of the thread: %w", err)
+	var unfinished []string
+	for i := range f.children {
+		if c := &f.children[i]; !kube.ChildEnded(c.Status) {
+			unfinished = append(unfinished, c.Reference)
+		}
 	}
-	return f.withStates(rows), nil
+	if unfinished == nil {
+		return f, nil
+	}
+	stored, err := r.Threads.Store().ChildStates(ctx, s.row.ID, unfinished)
+	if err != nil {
+		return f, fmt.Errorf("read the states of the thread's children: %w", err)
+	}
+	return f.withStates(stored), nil
 }
 
 // shownFamily returns what the Subagents of a thread show.

@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -125,6 +126,24 @@ var _ = Describe("The status of a delegation", Label("K8S-07", "SUB-01"), func()
 		Expect(status.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Pending: 1, Completed: 1})))
 		Expect(status.Children).To(HaveExactElements(HaveField("Reference", "other"), HaveField("Reference", "child")))
 	})
+	It("reads from the store what unfinished children do, and not those that are retained", Label("SUB-02"), func(ctx SpecContext) {
+		for i := range 5 {
+			kept, _, err := e.Store.CreateThread(ctx, store.Thread{ID: fmt.Sprint("kept-", i), Namespace: Namespace, Agent: "a", ParentID: string(parent.UID), Reference: fmt.Sprint("kept-", i)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.Store.Apply(ctx, kept.ID, nil, &store.Terminate{}, &store.Retain{})).To(Succeed())
+		}
+		newSubagent(ctx, e, parent, "done", func(s *skeinv1.Subagent) {
+			s.Status.Entry = &skeinv1.ChildStatus{Reference: s.Name, Status: "completed"}
+		})
+		ends(ctx)
+		run(ctx, parent, store.RunSucceeded)
+		counted := &childLists{Store: e.Store}
+		Reconcile(ctx, reconciler(domain.NewService(domain.Options{Store: counted, Clock: e.Clock})), parent)
+		Expect(Get(ctx, e, parent).Status.ChildCounts).To(HaveValue(Equal(skeinv1.ChildCounts{Completed: 2})))
+		Expect(counted.n).To(BeZero())
+		Expect(counted.asked).To(Equal([][]string{{"child"}}))
+	})
+
 	It("releases a Thread that was deleted once, also when its cache does not know yet", Label("THR-09"), func(ctx SpecContext) {
 		var seen *skeinv1.Thread // what the cache shows in place of what there is
 		cached := e.Client

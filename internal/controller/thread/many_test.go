@@ -20,12 +20,18 @@ import (
 // childLists counts the lists of children that are read from a store.
 type childLists struct {
 	store.Store
-	n int
+	n     int
+	asked [][]string // the references of which the states were read
 }
 
 func (c *childLists) Children(ctx context.Context, id string) ([]store.Thread, error) {
 	c.n++
 	return c.Store.Children(ctx, id)
+}
+
+func (c *childLists) ChildStates(ctx context.Context, id string, references []string) (map[string]store.ChildState, error) {
+	c.asked = append(c.asked, references)
+	return c.Store.ChildStates(ctx, id, references)
 }
 
 var _ = Describe("The deletion of a thread with many children", Label("SUB-08"), func() {

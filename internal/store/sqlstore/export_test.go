@@ -66,6 +66,7 @@ var Queries = map[string]struct {
 	"thread":             {queries.Thread, 1},
 	"head":               {queries.Head, 1},
 	"children":           {queries.Children, 1},
+	"child states":       {queries.ChildStates, 1 + queries.ChildrenAtOnce},
 	"unfinished":         {queries.UnfinishedChildren, 1},
 	"unfinished below":   {queries.UnfinishedBelow, 1},
 	"working children":   {queries.WorkingChildren, 1},

@@ -151,7 +151,7 @@ func answers(ctx context.Context, s store.Store, id string) string {
 	say("env", env, err)
 	relations, _, err := s.Relationships(ctx, id, 100, 0)
 	say("relationships", relations, err)
-	children, err := s.Children(ctx, id)
+	children, err := s.ChildrenSince(ctx, id, 0) // retained ones too: restored ones are until they are adopted
 	for i := range children {
 		children[i].ObjectUID, children[i].RetainedAt = "", 0
 	}

@@ -195,6 +195,17 @@ func describeChildren(e *env) {
 			since, err := e.store.ChildrenSince(ctx, parent, e.info(ctx, waits).CreatedAt)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(ids(since)).To(HaveExactElements(waits, rests, ended, retained))
+			present, err := e.store.Children(ctx, parent)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ids(present)).To(HaveExactElements(fresh, queuedFor, runs, waits, rests, ended))
+			e.apply(ctx, runs, &store.UpdateThread{RegistryStatus: ptr("running")})
+			references := []string{"child-2", "child-5", "child-6", "child-7", "none"}
+			for i := range 100 {
+				references = append(references, fmt.Sprint("more-", i))
+			}
+			Expect(e.store.ChildStates(ctx, parent, append(references, "child-4"))).To(Equal(map[string]store.ChildState{
+				"child-2": {ThreadID: runs, RegistryStatus: "running"}, "child-4": {ThreadID: rests}, "child-5": {ThreadID: ended}}))
+			Expect(e.store.ChildStates(ctx, parent, nil)).To(BeEmpty())
 		})
 
 		It("count for a child whose reference an earlier one had, whatever becomes of what is retained of that", func(ctx SpecContext) {

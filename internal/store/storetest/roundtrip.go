@@ -125,7 +125,7 @@ func describeRoundTrips(e *env) {
 				now := e.info(ctx, given.ID)
 				s.look(*now)
 				if now.ParentID != "" {
-					Expect(e.store.Children(ctx, parent)).To(HaveExactElements(*now), "a list has the same")
+					Expect(e.store.ChildrenSince(ctx, parent, 0)).To(HaveExactElements(*now), "a list has the same")
 				}
 			}
 			s.expectAll(store.Thread{})

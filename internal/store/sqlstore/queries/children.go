@@ -1,5 +1,7 @@
 package queries
 
+import "strings"
+
 // Queries about the tasks of children and their number.
 const (
 	LockChildren = `INSERT INTO child_namespace (namespace) VALUES (?) ON CONFLICT (namespace) DO UPDATE SET namespace = excluded.namespace`
@@ -42,3 +44,10 @@ const (
 		COALESCE((SELECT r.status FROM run r WHERE r.thread = t.key ORDER BY r.seq DESC LIMIT 1), 'running') IN ('running', 'waiting'))` + oldestFirst
 	ChildrenSince = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.created_at >= ?` + oldestFirst
 )
+
+// ChildrenAtOnce is how many children one query asks for. The number is constant, so that the query is prepared once.
+const ChildrenAtOnce = 50
+
+// ChildStates reads what ChildrenAtOnce children of a thread do.
+var ChildStates = `SELECT t.reference, t.id, t.registry_status FROM thread t WHERE t.parent_id = ? AND t.parent_id <> ''
+	AND t.reference IN (` + strings.TrimSuffix(strings.Repeat("?, ", ChildrenAtOnce), ", ") + `) AND t.retained_at = 0`

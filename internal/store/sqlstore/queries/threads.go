@@ -21,7 +21,7 @@ const (
 	afterFields = `, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
 
 	Thread       = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.id = ?`
-	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
+	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.retained_at = 0 ORDER BY t.created_at, t.key`
 	InsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, env_root, archived_at, fields, namespace_uid)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING key`

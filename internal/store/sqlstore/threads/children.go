@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -149,6 +150,30 @@ func (s Store) Child(ctx context.Context, parentID, reference string) (*store.Th
 		return nil, fmt.Errorf("child %s of thread %s: %w", reference, parentID, err)
 	}
 	return t, nil
+}
+
+// ChildStates implements store.ChildStore.
+func (s Store) ChildStates(ctx context.Context, parentID string, references []string) (map[string]store.ChildState, error) {
+	states := map[string]store.ChildState{}
+	for some := range slices.Chunk(references, queries.ChildrenAtOnce) {
+		args := make([]any, 1+queries.ChildrenAtOnce)
+		args[0] = parentID
+		for i := range queries.ChildrenAtOnce {
+			args[1+i] = some[min(i, len(some)-1)]
+		}
+		if err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+			return c.Rows(ctx, queries.ChildStates, args, func(scan sqldb.Scanner) error {
+				var reference string
+				var is store.ChildState
+				err := scan(&reference, &is.ThreadID, &is.RegistryStatus)
+				states[reference] = is
+				return err
+			})
+		}); err != nil {
+			return nil, fmt.Errorf("states of the children of thread %s: %w", parentID, err)
+		}
+	}
+	return states, nil
 }
 
 // UnfinishedChildren implements store.ChildStore.
