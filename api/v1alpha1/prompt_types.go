@@ -274,6 +274,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="[has(self.name), has(self.builtin), has(self.agent), has(self.prompt)].filter(given, given).size() == 1",message="give exactly one of name (of a Tool object), builtin (a family of built-in tools), agent (an Agent with exposeAsTool) and prompt (a Prompt with exposeAsTool)"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) || !(has(self.initUserMessageProperty) || has(self.includeTextResponse) || has(self.includeToolCalls) || has(self.includeErrors))",message="initUserMessageProperty, includeTextResponse, includeToolCalls and includeErrors are for prompt"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.agent)",message="mode is for agent: it says whether a call hands the conversation over or asks in a thread of its own"
+// +kubebuilder:validation:XValidation:rule="has(self.agent) || !(has(self.ttlAfterFinished) || has(self.retain))",message="ttlAfterFinished and retain are for agent: they say what becomes of the thread of an agent that was asked"
 type PromptTool struct {
 	// Name of a Tool object.
 	// +kubebuilder:validation:MinLength=1
@@ -295,6 +296,17 @@ type PromptTool struct {
 	// fresh thread of its own, whose result is the call's result. A dual_ai agent is always asked.
 	// +optional
 	Mode AgentToolMode `json:"mode,omitempty"`
+
+	// TTLAfterFinished is how long after its result the thread of an agent that was asked is removed. When it is absent,
+	// the thread stays as long as the one that asked.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('87600h')",message="give a duration from 0s to 87600h such as 24h, or leave it out to keep the threads as long as the one that asked"
+	// +optional
+	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
+
+	// Retain says what happens to the conversation of a thread that ttlAfterFinished removes: Purge, the default, or Keep.
+	// +optional
+	Retain ChildRetention `json:"retain,omitempty"`
 
 	// Prompt to call as a tool: its model answers, with its tools, within the same run. It needs
 	// exposeAsTool.

@@ -3,15 +3,18 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -141,14 +144,21 @@ var _ = Describe("An agent as a tool", func() {
 			return enginetest.ToolCall("expert", map[string]any{"message": text, "arguments": map[string]any{"lang": "en"}})
 		}
 		w.Definitions.Put("triage", enginetest.Calls(definition.CalledAgent{ObjectName: "expert", Ask: true, Arguments: []byte(
-			`{"type":"object","required":["lang"],"properties":{"lang":{"type":"string"}}}`)}), enginetest.Script(
+			`{"type":"object","required":["lang"],"properties":{"lang":{"type":"string"}}}`),
+			TTLAfterFinished: &metav1.Duration{Duration: time.Hour}, Retain: skeinv1.ChildKeep}), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{ask("one"), ask("two"), enginetest.ToolCall("expert", map[string]any{"message": "three"})}},
 			enginetest.Say("done")))
 		w.Definitions.Put("expert", enginetest.Script(enginetest.Say("{{.Arguments.lang}}: {{.Last.Content}}")))
+		var asked []skeinv1.AgentSubagent
+		w.Children.Refuse = func(req ports.ChildRequest) error {
+			asked = append(asked, req.Subagent)
+			return nil
+		}
 		start(w)
 		id := makeThread(ctx, w, "triage")
 		send(ctx, w, id, "go")
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(asked).To(HaveEach(And(HaveField("Name", "expert"), HaveField("TTLAfterFinished", HaveValue(HaveField("Duration", time.Hour))), HaveField("Retain", skeinv1.ChildKeep))))
 		Expect(told(ctx, w, id)).To(ConsistOf("user: go", "assistant ->expert ->expert ->expert", "tool expert success: en: one", "tool expert success: en: two",
 			ContainSubstring("missing property 'arguments'"), "assistant: done"))
 		children, err := w.Store.Children(ctx, id)

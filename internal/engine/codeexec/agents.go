@@ -38,6 +38,7 @@ func (x *Execution) agentTools(ctx context.Context, called []definition.CalledAg
 func (x *Execution) agentTool(c definition.CalledAgent, hidden bool) tool.Tool {
 	return agent.New(agent.Spec{
 		Name: c.Name, Agent: c.ObjectName, Description: c.Description, Ask: c.Ask, Arguments: c.Arguments, Hidden: hidden,
+		TTLAfterFinished: c.TTLAfterFinished, Retain: c.Retain,
 	}, x.Host)
 }
 

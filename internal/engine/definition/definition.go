@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/prompt"
@@ -85,6 +87,9 @@ type CalledAgent struct {
 	Ask bool
 	// Arguments is the JSON Schema of the arguments of its threads. nil accepts any.
 	Arguments json.RawMessage
+	// TTLAfterFinished and Retain say what becomes of the thread of an agent that was asked.
+	TTLAfterFinished *metav1.Duration
+	Retain           skeinv1.ChildRetention
 }
 
 // Hook is code that is called at a moment in the life of a thread (HOK-01), compiled.

@@ -30,11 +30,12 @@ func (d *Resolver) CheckCalledAgent(ctx context.Context, namespace, name, field 
 	return &a, nil
 }
 
-// calledAgent describes an agent as a tool.
-func (d *Resolver) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*definition.CalledAgent, error) {
+// calledAgent describes an agent as a tool, which a prompt lists as ref.
+func (d *Resolver) calledAgent(ctx context.Context, a *skeinv1.Agent, ref skeinv1.PromptTool) (*definition.CalledAgent, error) {
 	out := &definition.CalledAgent{
 		ObjectName: a.Name, Name: tool.Name(a.Name), Description: a.Spec.ToolDescription,
-		Ask: mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
+		Ask:              ref.Mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
+		TTLAfterFinished: ref.TTLAfterFinished, Retain: ref.Retain,
 	}
 	var schemas []json.RawMessage
 	for _, name := range objects.PromptsOf(&a.Spec) {
@@ -66,7 +67,7 @@ func (d *Resolver) CalledAgent(ctx context.Context, namespace, toolName string) 
 	}
 	for i := range list.Items {
 		if a := &list.Items[i]; a.Spec.ExposeAsTool && tool.Name(a.Name) == toolName {
-			return d.calledAgent(ctx, a, "")
+			return d.calledAgent(ctx, a, skeinv1.PromptTool{})
 		}
 	}
 	return nil, nil

@@ -133,7 +133,7 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 			if err != nil {
 				return nil, objects.Within("Prompt", p.Name, err)
 			}
-			called, err := d.calledAgent(ctx, a, ref.Mode)
+			called, err := d.calledAgent(ctx, a, ref)
 			if err != nil {
 				return nil, err
 			}

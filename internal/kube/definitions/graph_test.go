@@ -1,9 +1,12 @@
 package definitions_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -52,6 +55,14 @@ var _ = Describe("What an agent reaches", func() {
 			{Name: "TONE", Value: "dry", Type: store.EnvText, Source: domain.EnvFromPrompt, Called: "called"},
 		}))
 		Expect(got.Declared).To(ContainElement(And(HaveField("Name", "KEY"), HaveField("Required", true))))
+	})
+
+	It("has what becomes of the threads of an agent that is asked", Label("AGT-04", "SUB-02"), func(ctx SpecContext) {
+		p := prompt("p", "m")
+		p.Spec.Tools = []skeinv1.PromptTool{{Agent: "b", Mode: skeinv1.AgentToolAsk, TTLAfterFinished: &metav1.Duration{Duration: time.Hour}, Retain: skeinv1.ChildKeep}}
+		got, err := resolver(kubetest.Cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, prompt("q", "m"), agent("a", "p"), exposed(agent("b", "q")))).Agent(ctx, kubetest.Namespace, "a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.A.Agents).To(HaveExactElements(And(HaveField("Ask", true), HaveField("TTLAfterFinished", HaveValue(HaveField("Duration", time.Hour))), HaveField("Retain", skeinv1.ChildKeep))))
 	})
 
 	It("has the arguments and the hooks of both sides", Label("AGT-02", "AGT-04", "HOK-01"), func(ctx SpecContext) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -19,6 +21,9 @@ type Spec struct {
 	Ask bool
 	// Arguments is the JSON Schema of the arguments that threads of the agent need; nil for any object.
 	Arguments json.RawMessage
+	// TTLAfterFinished and Retain say what becomes of the thread of an agent that was asked.
+	TTLAfterFinished *metav1.Duration
+	Retain           skeinv1.ChildRetention
 	// Hidden keeps the tool from being shown to the model at present.
 	Hidden bool
 }
@@ -89,6 +94,7 @@ func (t *agentTool) ask(ctx context.Context, call tool.Call) tool.Result {
 		Kind: skeinv1.AgentSubagent{
 			Name: t.spec.Name, AgentRef: skeinv1.LocalRef{Name: t.spec.Agent}, Description: t.spec.Description,
 			Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit,
+			TTLAfterFinished: t.spec.TTLAfterFinished, Retain: t.spec.Retain,
 		},
 	})
 	if err != nil {
