@@ -150,8 +150,8 @@ type DailyLimit struct {
 	// +optional
 	Firings *int64 `json:"firings,omitempty"`
 
-	// Cost a day of the threads that its threadTemplate created, in US dollars. It counts when their first run has ended.
-	// The cost of firings by hand counts.
+	// Cost a day of the threads that its threadTemplate created, in US dollars: of a firing that is under way what its thread has cost so
+	// far, and of one that has ended or was canceled what it had cost by then. The cost of firings by hand counts.
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9]+([.][0-9]{1,9})?$')`,message="write an amount such as \"2.50\""
 	// +kubebuilder:validation:MaxLength=20
 	// +optional

@@ -105,7 +105,7 @@ func Jitter(o *skeinv1.ScheduledEffect) time.Duration {
 }
 
 // ThreadName returns the name of the Thread that a template makes for a due time: that of the ScheduledEffect, and the minutes since 1970 of a
-// due time that is a whole minute, or else the microseconds.
+// due time that is a whole minute, or else the microseconds. queries.SpentRunning of the store makes the same names.
 func ThreadName(effect string, due int64) string {
 	if minute := time.Minute.Microseconds(); due%minute == 0 {
 		due /= minute

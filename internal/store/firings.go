@@ -149,7 +149,7 @@ type DueRecord struct {
 	ResetFailures bool
 	Firings       []Firing     // existing ones stay as they are
 	Skips         []EffectSkip // one of a thread and reason that begins at the same due time, and ends later, replaces the stored one
-	Cancel        []FiringKey  // firings that the new ones replace, perhaps some of these too
+	Cancel        []FiringKey  // firings that the new ones replace, perhaps some of these too; see CancelFirings
 	// Requests are requests by hand that the record answers. Each is answered once: ErrConflict if one was already, or if a firing by hand
 	// exists.
 	Requests []FiringRequest
@@ -219,10 +219,11 @@ type FiringStore interface {
 	WaitRunning(ctx context.Context, key FiringKey, namespace, waiting string) error
 	// StartRunning records that the Thread of a running firing exists, which is its only attempt.
 	StartRunning(ctx context.Context, key FiringKey) error
-	// EndRunning records how a running firing ended. It changes nothing when the firing has ended.
+	// EndRunning records how a running firing ended, and what its Thread has cost so far, beside end.Cost. It changes nothing when the firing
+	// has ended.
 	EndRunning(ctx context.Context, end FiringEnd) error
-	// CancelFirings cancels firings that have not ended. The replica that runs one learns of it by RenewFirings or a notification. It returns how
-	// many it canceled.
+	// CancelFirings cancels firings that have not ended, and records what the Threads of running ones have cost so far. The replica that runs
+	// one learns of it by RenewFirings or a notification. It returns how many it canceled.
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)
 	// RemoveEffect keeps an effect from firing again. It returns false, and changes nothing, when a firing of it was claimed or has ended.
 	RemoveEffect(ctx context.Context, effectID string) (removed bool, err error)
@@ -235,7 +236,8 @@ type FiringStore interface {
 	Firing(ctx context.Context, key FiringKey) (*Firing, error)
 	// Firings lists firings of an effect.
 	Firings(ctx context.Context, q FiringQuery) ([]Firing, error)
-	// FiringCost returns what the firings of an effect cost that are due from a time on, and before another.
+	// FiringCost returns what the firings of an effect cost that are due from a time on, and before another. Those that are under way count with
+	// what their Threads have cost so far.
 	FiringCost(ctx context.Context, effectID string, from, before int64) (float64, error)
 	// Outcome returns the firing that says how an effect of one time ended, or ErrNotFound: of its threads one for which it failed, else one
 	// for which it succeeded, else one whose firing was canceled. Firings that a person asked for by hand do not count.

@@ -44,7 +44,6 @@ type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
 	store.FiringStore
-	Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, error)
 }
 
 // Options are the options of the controller.

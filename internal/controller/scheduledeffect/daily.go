@@ -24,7 +24,7 @@ func (d *schedule) limitOfDay(day string) string {
 	if limit.Cost != nil {
 		most, err := strconv.ParseFloat(*limit.Cost, 64)
 		if cost := d.spent[day]; err == nil && billionths(cost) >= billionths(most) {
-			return fmt.Sprintf("a cost of %.2f on %s, where the limit is %s", cost, day, *limit.Cost)
+			return fmt.Sprintf("the cost of %s has reached the limit of %s", day, *limit.Cost) // the cost may still grow: see stillHolds
 		}
 	}
 	return ""
@@ -93,7 +93,7 @@ func (d *schedule) dayBounds(t time.Time) (begins, ends time.Time) {
 	return first(t.Add(-longestDay), func(date string) bool { return date >= day }), first(t, func(date string) bool { return date > day })
 }
 
-// costsOfDays returns what the firings of each day cost, those by hand included, when a limit asks for it. It looks at the days of the due times
+// costsOfDays returns what the firings of each day cost, those by hand and those under way included, when a limit asks for it. It looks at the days of the due times
 // that have passed, of the last one before them and of the next one.
 func (r *Reconciler) costsOfDays(ctx context.Context, d *schedule) (map[string]float64, error) {
 	if l := d.object.Spec.DailyLimit; l == nil || l.Cost == nil {

@@ -86,7 +86,7 @@ var _ = Describe("The cost of a day", Label("EFF-08"), func() {
 		w.spend(ctx, 0)
 		w.pass(ctx, time.Minute)
 		Expect(w.scheduledTimes(ctx)).To(Equal([]string{"1m0s", "2m0s", "3m0s"}), "a firing by hand cost the rest")
-		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Reason", "LimitReached"), HaveField("Detail", "a cost of 1.00 on 2026-03-01, where the limit is 1.00"))))
+		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Reason", "LimitReached"), HaveField("Detail", "the cost of 2026-03-01 has reached the limit of 1.00"))))
 		var threads skeinv1.ThreadList
 		Expect(w.Client.List(ctx, &threads)).To(Succeed())
 		Expect(threads.Items).To(HaveLen(1), "the history limits hold for Threads")
@@ -117,7 +117,7 @@ var _ = Describe("The cost of a day", Label("EFF-08"), func() {
 		w.spend(ctx, 1)
 		w.pass(ctx, time.Minute)
 		Expect(w.firings(ctx)).To(HaveLen(5), "1.00 on each day, then three at once")
-		Expect(w.skipped(ctx)).To(ConsistOf(HaveField("Detail", "a cost of 4.00 on 2026-03-08, where the limit is 1.5")))
+		Expect(w.skipped(ctx)).To(ConsistOf(HaveField("Detail", "the cost of 2026-03-08 has reached the limit of 1.5")))
 		Expect(w.s.Status.NextTime).To(HaveValue(HaveField("Time", BeTemporally("==", time.Date(2026, 3, 9, 4, 0, 0, 0, time.UTC)))))
 	})
 })

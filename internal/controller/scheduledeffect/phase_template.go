@@ -114,9 +114,6 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 	default:
 		return r.awaitRun(ctx, f, t)
 	}
-	if sum, err := r.Store.Usage(ctx, store.UsageQuery{ThreadID: t.ThreadID(), Subtree: true}); err == nil {
-		end.Cost = sum.Cost
-	}
 	return r.end(ctx, d, f, end)
 }
 
@@ -147,6 +144,7 @@ func (r *Reconciler) setWaiting(ctx context.Context, f *store.Firing, why string
 	return nil
 }
 
+// end records the end of a firing. The store adds what its Thread has cost.
 func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end store.FiringEnd) error {
 	if err := r.Store.EndRunning(ctx, end); err != nil {
 		return fmt.Errorf("record the end of a firing: %w", err)

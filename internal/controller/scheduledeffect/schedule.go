@@ -55,7 +55,7 @@ type schedule struct {
 	unseen   bool               // the status does not speak of the present spec yet
 	waiting  bool               // what keeps it from being ready is that a firing waits
 	args     []byte             // for the effect or the tool
-	spent    map[string]float64 // the cost of ended firings by day
+	spent    map[string]float64 // the cost of firings by day
 	retry    time.Duration      // until a Thread that could not be created is tried again; 0 if there is none
 }
 

@@ -128,6 +128,7 @@ var Queries = map[string]struct {
 	"brief firings":      {queries.BriefFirings, 5},
 	"brief active":       {queries.BriefActiveFirings, 5},
 	"claimed firings":    {queries.ClaimedFirings, 1},
+	"spent running":      {queries.SpentRunning, 3},
 	"effect schedule":    {queries.EffectSchedule, 1},
 	"skips":              {queries.Skips, 2},
 	"args":               {queries.Args, 2},

@@ -285,32 +285,6 @@ func queueWebhook(t *txn.Tx, k store.FiringKey) error {
 	})
 }
 
-// WaitRunning implements store.FiringStore.
-func (s Store) WaitRunning(ctx context.Context, k store.FiringKey, _, waiting string) error {
-	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.WaitRunning, waiting, k.EffectID, k.Due, k.ThreadID)
-	})
-}
-
-// StartRunning implements store.FiringStore.
-func (s Store) StartRunning(ctx context.Context, k store.FiringKey) error {
-	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		return t.Write(t.Ctx, queries.StartRunning, t.Now, t.Now, k.EffectID, k.Due, k.ThreadID)
-	})
-}
-
-// EndRunning implements store.FiringStore.
-func (s Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
-	k := end.Key
-	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		n, err := t.Exec(t.Ctx, queries.EndRunning, string(end.Status), end.Error, t.Now, end.Cost, k.EffectID, k.Due, k.ThreadID)
-		if err != nil || n == 0 {
-			return err
-		}
-		return ends(t, end)
-	})
-}
-
 // CancelFirings implements store.FiringStore.
 func (s Store) CancelFirings(ctx context.Context, reason string, keys ...store.FiringKey) (canceled int, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
@@ -330,7 +304,11 @@ func (s Store) CancelFirings(ctx context.Context, reason string, keys ...store.F
 }
 
 func cancel(t *txn.Tx, reason string, k store.FiringKey) (bool, error) {
-	n, err := t.Exec(t.Ctx, queries.CancelFiring, reason, t.Now, k.EffectID, k.Due, k.ThreadID)
+	cost, err := spentBy(t, k)
+	if err != nil {
+		return false, err
+	}
+	n, err := t.Exec(t.Ctx, queries.CancelFiring, reason, t.Now, cost, k.EffectID, k.Due, k.ThreadID)
 	if n > 0 {
 		changed(t, k.EffectID, k.ThreadID)
 	}

@@ -19,17 +19,6 @@ func (s Store) Firing(ctx context.Context, k store.FiringKey) (*store.Firing, er
 	return f, nil
 }
 
-// FiringCost implements store.FiringStore.
-func (s Store) FiringCost(ctx context.Context, effectID string, from, before int64) (cost float64, err error) {
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		return c.Row(ctx, queries.FiringCost, []any{effectID, from, before}, &cost)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("cost of the firings of effect %s: %w", effectID, err)
-	}
-	return cost, nil
-}
-
 // Firings implements store.FiringStore.
 func (s Store) Firings(ctx context.Context, q store.FiringQuery) ([]store.Firing, error) {
 	query := queries.Firings

@@ -50,7 +50,7 @@ const (
 			attempts = attempts - CAST(? AS BIGINT), started_at = CASE WHEN attempts = CAST(? AS BIGINT) THEN 0 ELSE started_at END
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	WaitFiring   = `UPDATE effect_firing SET waiting = ? WHERE effect_id = ? AND due = ? AND thread_id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
-	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, owner = '', epoch = epoch + 1, waiting = ''
+	CancelFiring = `UPDATE effect_firing SET status = 'canceled', error = ?, ended_at = ?, cost = cost + ?, owner = '', epoch = epoch + 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
 	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
 		started_at = CASE WHEN attempts = 1 THEN 0 ELSE started_at END WHERE status = 'pending' AND owner = ?`
@@ -73,8 +73,21 @@ const (
 	StartRunning = `UPDATE effect_firing SET started_at = CASE WHEN fired_at > CAST(? AS BIGINT) THEN fired_at ELSE CAST(? AS BIGINT) END, attempts = 1, waiting = ''
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running' AND started_at = 0`
 	EndRunning = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, cost = ?, waiting = '' WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'running'`
-	Outcome    = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
-	outcome    = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
+	// SpentRunning returns what the Threads of running firings, with their subagents, have cost so far: the sums of the runs that have ended, and
+	// the usage of those that have not, in one statement, so that no run is in both or in neither. It finds a Thread by its name, as
+	// effectplan.ThreadName makes it. It takes the effect, and the first and the last due time. SQLite keeps to the order
+	// of a cross join, and uses no index for a value with a plus.
+	SpentRunning = `WITH RECURSIVE tree (id) AS (
+			SELECT t.id FROM effect_firing f CROSS JOIN thread t
+			WHERE f.effect_id = ? AND f.due BETWEEN ? AND ? AND f.thread_id = '' AND f.status = 'running'
+				AND t.name = substr(f.name, 1, 200) || '-' || CAST(CASE WHEN f.due % 60000000 = 0 THEN f.due / 60000000 ELSE f.due END AS TEXT)
+				AND t.namespace = f.namespace AND +t.retained_at = 0
+			UNION SELECT c.thread_id FROM tree CROSS JOIN usage_sum c WHERE c.parent_id = tree.id AND c.parent_id <> '')
+		SELECT u.cost, CAST(NULL AS TEXT) FROM tree CROSS JOIN usage_sum u WHERE u.thread_id = tree.id AND u.thread_id <> ''
+		UNION ALL SELECT 0.0, r.usage FROM tree CROSS JOIN thread t CROSS JOIN run r
+			WHERE t.id = tree.id AND r.thread = t.key AND r.status IN ('running', 'waiting')`
+	Outcome = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
+	outcome = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
 		ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 1 ELSE 2 END, ended_at DESC, due DESC, thread_id LIMIT `
 	FiringCost   = `SELECT COALESCE(sum(cost), 0.0) FROM effect_firing WHERE effect_id = ? AND due >= ? AND due < ?`
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND due < ? AND (due, thread_id) NOT IN (
