@@ -113,6 +113,25 @@ func ThreadName(effect string, due int64) string {
 	return threadPrefix(effect) + strconv.FormatInt(due, 10)
 }
 
+// DuesOf returns the due times for which ThreadName makes this name of a Thread: as minutes and as microseconds. There are none when it makes
+// no such name.
+func DuesOf(effect, thread string) (dues []int64) {
+	text, _ := strings.CutPrefix(thread, threadPrefix(effect))
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	for _, due := range []int64{n * time.Minute.Microseconds(), n} {
+		if ThreadName(effect, due) == thread {
+			dues = append(dues, due)
+		}
+	}
+	return dues
+}
+
+// ThreadDeleted is the error of a firing whose Thread was deleted before its run had ended.
+const ThreadDeleted = "its Thread was deleted before its run ended"
+
 // IsThreadName reports whether a name is one that ThreadName makes for a ScheduledEffect.
 func IsThreadName(effect, thread string) bool {
 	due, ok := strings.CutPrefix(thread, threadPrefix(effect))

@@ -77,7 +77,7 @@ func (r *Reconciler) endThreads(ctx context.Context, d *schedule) error {
 	}
 	kept := map[string]bool{}
 	if len(ended) > 0 {
-		if kept, err = r.keptThreads(ctx, d); err != nil {
+		if kept, err = r.keptThreads(ctx, d, ended); err != nil {
 			return err
 		}
 	}
@@ -125,9 +125,13 @@ func (r *Reconciler) endedThreads(ctx context.Context, d *schedule) (ended []*sk
 	return ended, nil
 }
 
-// keptThreads returns the names of the Threads of firings that are under way, and of ended ones that the history keeps.
-func (r *Reconciler) keptThreads(ctx context.Context, d *schedule) (map[string]bool, error) {
-	kept := map[string]bool{}
+// keptThreads returns the names of the Threads of firings that are under way, and of ended ones that the history keeps. Of canceled firings it
+// keeps Threads that a person terminated instead of deleting them.
+func (r *Reconciler) keptThreads(ctx context.Context, d *schedule, ended []*skeinv1.Thread) (map[string]bool, error) {
+	kept, terminated := map[string]bool{}, map[string]bool{}
+	for _, t := range ended {
+		terminated[t.Name] = t.Status.TerminatedAt != 0
+	}
 	var over []store.Firing
 	for q := (store.FiringQuery{EffectID: string(d.object.UID), Limit: historyPage, Brief: true}); ; {
 		page, err := r.Store.Firings(ctx, q)
@@ -155,8 +159,9 @@ func (r *Reconciler) keptThreads(ctx context.Context, d *schedule) (map[string]b
 		if f.Status == store.FiringSucceeded {
 			rest = &limits.Succeeded
 		}
-		if *rest--; *rest >= 0 && f.Status != store.FiringCanceled {
-			kept[effectplan.ThreadName(f.Name, f.Due)] = true
+		name := effectplan.ThreadName(f.Name, f.Due)
+		if *rest--; *rest >= 0 && (f.Status != store.FiringCanceled || terminated[name]) {
+			kept[name] = true
 		}
 	}
 	return kept, nil

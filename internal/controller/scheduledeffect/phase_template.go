@@ -93,7 +93,7 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 	}
 	switch {
 	case apierrors.IsNotFound(err) && f.StartedAt != 0:
-		end.Status, end.Error = store.FiringFailed, "its Thread was deleted before its run ended"
+		end.Status, end.Error = store.FiringCanceled, effectplan.ThreadDeleted
 		return r.end(ctx, d, f, end)
 	case apierrors.IsNotFound(err):
 		return r.createThread(ctx, d, f)
@@ -107,10 +107,12 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 	switch {
 	case run != nil && run.Outcome == skeinv1.RunSucceeded:
 		end.Status = store.FiringSucceeded
+	case run != nil && run.Outcome == skeinv1.RunTerminated, t.Status.TerminatedAt != 0 && (run == nil || run.Outcome == ""):
+		end.Status, end.Error = store.FiringCanceled, fmt.Sprintf("Thread %q was terminated", t.Name)
+	case run != nil && run.Reason == skeinv1.ReasonThreadDeleted: // its data is kept
+		end.Status, end.Error = store.FiringCanceled, effectplan.ThreadDeleted
 	case run != nil && run.Outcome != "":
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("the run of Thread %q ended: %s %s", t.Name, run.Outcome, run.Reason)
-	case t.Status.TerminatedAt != 0:
-		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("Thread %q was terminated", t.Name)
 	default:
 		return r.awaitRun(ctx, f, t)
 	}

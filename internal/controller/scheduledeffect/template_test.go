@@ -150,7 +150,7 @@ var _ = Describe("A firing of a template whose Thread was created", Label("EFF-0
 
 		Expect(w.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(Namespace))).To(Succeed())
 		w.settle(ctx)
-		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Status", store.FiringFailed), HaveField("Error", "its Thread was deleted before its run ended"))))
+		Expect(w.firings(ctx)).To(HaveEach(And(HaveField("Status", store.FiringCanceled), HaveField("Error", "its Thread was deleted before its run ended"))))
 	})
 })
 

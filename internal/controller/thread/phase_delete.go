@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/effectplan"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -35,6 +36,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if err := r.Threads.Store().MarkDeleted(ctx, string(s.object.UID), idOfDeleted(s.object), also...); err != nil {
 		return true, err
 	}
+	if err := r.cancelFiring(ctx, s.object); err != nil {
+		return true, err
+	}
 	row, err := r.Threads.Store().Thread(ctx, idOfDeleted(s.object))
 	switch {
 	case err == nil && row.BelongsTo(string(s.object.UID)):
@@ -56,6 +60,23 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	r.released.Add(s.object.UID, true)
 	r.foreground.threads.Remove(s.object.UID)
 	return true, nil
+}
+
+// cancelFiring cancels the firing that made a Thread, unless it has ended. This records what the thread has cost so far, which is not
+// known once its data is purged.
+func (r *Reconciler) cancelFiring(ctx context.Context, o *skeinv1.Thread) error {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ScheduledEffect" {
+		return nil
+	}
+	var keys []store.FiringKey
+	for _, due := range effectplan.DuesOf(owner.Name, o.Name) {
+		keys = append(keys, store.FiringKey{EffectID: string(owner.UID), Due: due})
+	}
+	if _, err := r.Threads.Store().CancelFirings(ctx, effectplan.ThreadDeleted, keys...); err != nil {
+		return fmt.Errorf("cancel the firing of a Thread that is deleted: %w", err)
+	}
+	return nil
 }
 
 // purgeOrRetain ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
