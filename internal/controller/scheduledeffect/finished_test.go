@@ -199,14 +199,35 @@ var _ = Describe("A ScheduledEffect that has finished", Label("EFF-04"), func() 
 		Expect(w.s.Status.CompletionTime).To(Equal(ended))
 	})
 
-	It("has no next time when its thread is terminated", Label("EFF-06"), func(ctx SpecContext) {
-		w.declare(ctx, forThread)
-		w.pass(ctx, 75*time.Second)
-		Expect(w.s.Status).To(And(HaveField("NextTime", Not(BeNil())), HaveField("FiredAt", BeNumerically(">", 0))))
+	DescribeTable("has nothing next and nothing under way when its thread is terminated", Label("EFF-06"), func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, fired ...string) {
+		w.declare(ctx, forThread, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = policy })
+		w.pass(ctx, 135*time.Second)
+		Expect(w.s.Status).To(And(HaveField("NextTime", Not(BeNil())), HaveField("FiredAt", BeNumerically(">", 0)), HaveField("Active", BeNumerically(">", 0))))
 		Expect(w.Store.Apply(ctx, w.s.Labels[skeinv1.LabelThreadID], nil, &store.Terminate{})).To(Succeed())
-		w.pass(ctx, 2*time.Second)
-		Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("NextTime", BeNil())))
-		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(HaveField("Message", ContainSubstring("the thread was terminated"))))
+		for range 2 { // also after a start of the manager
+			w.pass(ctx, 2*time.Second)
+			Expect(w.s.Status).To(And(HaveField("Phase", "Canceled"), HaveField("NextTime", BeNil()), HaveField("Active", BeZero()), HaveField("LastOutcome", "Canceled")))
+			Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(HaveField("Message", ContainSubstring("the thread was terminated"))))
+			Expect(w.fired(ctx)).To(Equal(fired))
+			Expect(w.firings(ctx)).To(HaveEach(HaveField("Error", "the thread was terminated")))
+			w.r = scheduledeffect.New(w.r.Options)
+		}
+	},
+		Entry("while one firing waited for another", skeinv1.ConcurrencyQueue, "1m0s schedule canceled", "2m0s schedule canceled"),
+		Entry("while several firings were under way", skeinv1.ConcurrencyAllow, "1m0s schedule canceled", "2m0s schedule canceled"),
+		Entry("while one firing was under way", skeinv1.ConcurrencyForbid, "1m0s schedule canceled"),
+	)
+
+	It("has nothing under way any more that a release before this one left so", Label("EFF-06"), func(ctx SpecContext) {
+		w.declare(ctx, forThread, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = skeinv1.ConcurrencyQueue })
+		w.pass(ctx, 135*time.Second)
+		Expect(w.Store.Apply(ctx, w.s.Labels[skeinv1.LabelThreadID], nil, &store.Terminate{})).To(Succeed())
+		ended := metav1.NewTime(w.Clock.Now().Truncate(time.Second))
+		w.s.Status.Phase, w.s.Status.CompletionTime, w.s.Status.Active = "Canceled", &ended, 2
+		Expect(w.Client.Status().Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, 5*time.Second)
+		Expect(w.s.Status).To(And(HaveField("Active", BeZero()), HaveField("CompletionTime", HaveValue(HaveField("Time", BeTemporally("==", ended.Time))))))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Status", store.FiringCanceled)))
 	})
 
 	It("with schedules stays while what an edit says is wrong, and says so", Label("EFF-03"), func(ctx SpecContext) {

@@ -37,8 +37,11 @@ func (r *Reconciler) findThreads(ctx context.Context, d *schedule) (bool, error)
 
 func (r *Reconciler) findOneThread(ctx context.Context, d *schedule) (bool, error) {
 	for _, step := range []phase{r.findThread, r.ensureOwner, r.cancel} {
-		if stop, err := step(ctx, d.scope); err != nil || stop {
-			d.over = d.canceled
+		stop, err := step(ctx, d.scope)
+		if d.over = d.canceled; err == nil && d.canceled {
+			err = r.cancelUnderWay(ctx, d)
+		}
+		if err != nil || stop {
 			return true, err
 		}
 	}
@@ -47,6 +50,23 @@ func (r *Reconciler) findOneThread(ctx context.Context, d *schedule) (bool, erro
 	}
 	d.threads = []target{{d.row.ID, d.row.Name}}
 	return false, nil
+}
+
+// cancelUnderWay cancels the firings of a thread that was terminated. No worker would do so for one that waits for an earlier one, and only
+// later for one that is to be tried again.
+func (r *Reconciler) cancelUnderWay(ctx context.Context, d *schedule) error {
+	if len(d.active) == 0 {
+		return nil
+	}
+	keys := make([]store.FiringKey, len(d.active))
+	for i := range d.active {
+		keys[i] = d.active[i].Key()
+	}
+	if _, err := r.Store.CancelFirings(ctx, "the thread was terminated", keys...); err != nil {
+		return fmt.Errorf("cancel the firings of a thread that was terminated: %w", err)
+	}
+	_, err := r.readFirings(ctx, d)
+	return err
 }
 
 // selectThreads selects the living threads of the namespace by their labels, in the order of their names.

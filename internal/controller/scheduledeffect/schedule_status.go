@@ -86,13 +86,17 @@ func (d *schedule) compute(w conditions.Writer) {
 	if d.sought || !d.failed { // an error takes back nothing
 		d.computeNext(status)
 	}
+	d.computePhase(w, d.computeFirings(status))
+}
+
+// computeFirings sets what is under way and what has fired. It returns the firing that ended last; nil if there is none.
+func (d *schedule) computeFirings(status *skeinv1.ScheduledEffectStatus) (ended *store.Firing) {
 	status.Active = int32(len(d.active))
 	status.Fired, status.Skipped = d.now.Fired, d.now.Skipped
 	if len(d.skips) > 0 {
 		k := d.skips[0]
 		status.LastSkip = &skeinv1.EffectSkip{Time: seconds(k.Due), Until: seconds(k.Until), Count: k.Count, Reason: k.Reason}
 	}
-	var ended *store.Firing
 	for i := range d.recent {
 		f := &d.recent[i]
 		if status.LastTime == nil || f.Due > status.LastTime.UnixMicro() {
@@ -106,7 +110,7 @@ func (d *schedule) compute(w conditions.Writer) {
 	if ended != nil {
 		status.LastOutcome = outcomes[ended.Status]
 	}
-	d.computePhase(w, ended)
+	return ended
 }
 
 // computeNext sets the next due time. A schedule that is paused has none: what is due meanwhile does not fire. One whose daily limit is
@@ -128,6 +132,15 @@ func (d *schedule) computeNext(status *skeinv1.ScheduledEffectStatus) {
 			status.ScheduledAt = scheduledAt(d.nextAt)
 		}
 	}
+}
+
+// computeCanceled sets what has fired of a schedule that fires nothing any more: its thread was terminated, or it was removed. Nothing of it
+// is under way, but for the handler that removed it.
+func (d *schedule) computeCanceled() {
+	if d.wasRead() {
+		d.computeFirings(&d.object.Status)
+	}
+	d.object.Status.Active = 0
 }
 
 var outcomes = map[store.FiringStatus]string{store.FiringSucceeded: "Succeeded", store.FiringFailed: "Failed", store.FiringCanceled: "Canceled"}

@@ -122,6 +122,9 @@ func (s *scope) compute(failed error) {
 	case status.CompletionTime == nil:
 		s.computeState(w)
 	}
+	if s.canceled && s.schedule != nil && failed == nil {
+		s.schedule.computeCanceled()
+	}
 	switch {
 	case failed != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, conditions.Failure(failed))
