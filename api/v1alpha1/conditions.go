@@ -130,6 +130,8 @@ const (
 	ReasonTerminatedByRequest = "TerminatedByRequest"
 	// ReasonParentTerminated: an ancestor was terminated.
 	ReasonParentTerminated = "ParentTerminated"
+	// ReasonFiringTimeout: a ScheduledEffect made this thread, and the first run did not end within spec.timeout.
+	ReasonFiringTimeout = "FiringTimeout"
 	// ReasonSessionEnded: a child that is not resumable gave its result.
 	ReasonSessionEnded = "SessionEnded"
 	// ReasonPurged: the data of the thread is being removed, so that it ends without its hooks.

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) || !(has(self.timeZone) || has(self.exclusions) || has(self.startTime) || has(self.endTime) || has(self.maxFirings) || has(self.runOnCreation) || has(self.catchUp) || has(self.dailyLimit) || has(self.pauseAfterFailures))",message="timeZone, exclusions, startTime, endTime, maxFirings, runOnCreation, catchUp, dailyLimit and pauseAfterFailures are for schedules: leave them out, or set schedules instead of at and after"
 // +kubebuilder:validation:XValidation:rule="!has(self.dailyLimit) || !has(self.dailyLimit.cost) || has(self.threadTemplate)",message="dailyLimit.cost counts the threads of threadTemplate: set dailyLimit.firings for everything else"
 // +kubebuilder:validation:XValidation:rule="!has(self.retry) || !has(self.retry.statuses) || has(self.callTool)",message="retry.statuses are statuses of HTTP answers: leave it out, or set callTool"
+// +kubebuilder:validation:XValidation:rule="!(has(self.retry) && has(self.threadTemplate)) || (oldSelf.hasValue() && has(oldSelf.value().retry) && has(oldSelf.value().threadTemplate))",optionalOldSelf=true,message="retry is for attempts, and the Thread of a threadTemplate is the only one: leave retry out"
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) == has(oldSelf.schedules)",message="a one-time effect cannot become a schedule, nor the reverse: delete it and create another"
 // +kubebuilder:validation:XValidation:rule="has(self.schedules) || (has(self.at) == has(oldSelf.at) && (!has(self.at) || self.at == oldSelf.at) && (!has(self.after) || self.after == oldSelf.after) && has(self.effect) == has(oldSelf.effect) && (!has(self.effect) || self.effect == oldSelf.effect) && has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args))",message="time, effect and args of a one-time effect cannot be changed: delete it and create another"
 // +kubebuilder:validation:XValidation:rule="has(self.threadRef) == has(oldSelf.threadRef) && (!has(self.threadRef) || self.threadRef == oldSelf.threadRef)",message="threadRef cannot be changed: delete the ScheduledEffect and create another"
@@ -163,11 +164,13 @@ type ScheduledEffectSpec struct {
 	// +optional
 	CatchUp *CatchUp `json:"catchUp,omitempty"`
 
-	// Retry says how often a firing that failed is tried again.
+	// Retry says how often a firing that failed is tried again. It is not for threadTemplate, whose firings have one Thread each.
 	// +optional
 	Retry *EffectRetry `json:"retry,omitempty"`
 
 	// Timeout of one attempt, from the moment at which its handler begins or its Tool is called. That of the Effect or the Tool when absent.
+	// A firing of a threadTemplate fails when the first run of its Thread has not ended so long after the creation of the Thread, which is
+	// then terminated. Without a timeout there is no limit.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="give a duration from 1s to 24h such as 5m"
 	// +optional

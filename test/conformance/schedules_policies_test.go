@@ -109,6 +109,30 @@ var _ = Describe("Policies of schedules", func() {
 		Expect(ticks(ctx, t)["tick"]).To(BeNumerically("<=", 2))
 	}, SpecTimeout(3*time.Minute))
 
+	It("end what a template began when it takes longer than the timeout, and go on", Label("EFF-03", "EFF-08"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Scripted(ns, "model", hang()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
+		o := scheduled(ns, "endless", skeinv1.ScheduledEffectSpec{
+			ThreadTemplate: &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "agent"}, Message: "hang"}},
+			Schedules:      []string{"@every 1s"}, ConcurrencyPolicy: skeinv1.ConcurrencyQueue, MaxFirings: ptr.To[int64](2), Timeout: &metav1.Duration{Duration: 3 * time.Second}})
+		create(ctx, o)
+		var ended []runtimev1.Firing
+		Eventually(ctx, func(g Gomega) {
+			ended = firingsOf(ctx, g, o).Firings
+			g.Expect(ended).To(HaveLen(2))
+			g.Expect(ended).To(HaveEach(And(HaveField("Status", "failed"), HaveField("Error", "it did not end within 3s, which spec.timeout allows"))))
+		}).Should(Succeed())
+		for _, f := range ended {
+			Expect(time.Duration(f.EndedAt-f.StartedAt) * time.Microsecond).To(BeNumerically(">=", 3*time.Second))
+			Eventually(ctx, func(g Gomega) {
+				t, err := cluster.Thread(ns, f.Thread).Object(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(t.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonFiringTimeout)))
+				g.Expect(t.Status.LastRun).To(HaveValue(HaveField("Outcome", skeinv1.RunTerminated)))
+			}).Should(Succeed())
+		}
+	}, SpecTimeout(2*patience))
+
 	It("catch up after an outage as they say", Serial, outages, Label("EFF-05", "EFF-07"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns}})

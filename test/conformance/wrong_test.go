@@ -221,6 +221,7 @@ var refused = []struct{ kind, spec, says string }{
 	{"ScheduledEffect", `{threadRef: {name: t}, message: {content: hi}, schedules: ["@daily"], dailyLimit: {cost: "1"}}`, "dailyLimit.cost counts the threads of threadTemplate: set dailyLimit.firings for everything else"},
 	{"ScheduledEffect", `{callTool: {name: x}, schedules: ["@daily"], dailyLimit: {cost: "1"}}`, "dailyLimit.cost counts the threads of threadTemplate: set dailyLimit.firings for everything else"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1h, retry: {statuses: [503]}}`, "retry.statuses are statuses of HTTP answers: leave it out, or set callTool"},
+	{"ScheduledEffect", `{threadTemplate: {spec: {agentRef: {name: a}, message: hi}}, schedules: ["@daily"], retry: {attempts: 2}}`, "retry is for attempts, and the Thread of a threadTemplate is the only one: leave retry out"},
 	{"ScheduledEffect", `{callTool: {name: x}, after: 1h, retry: {statuses: [200]}}`, "should be greater than or equal to 300"},
 	{"ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1h, retry: {attempts: 0}}`, "spec.retry.attempts"},
 	{"Subagent", `{}`, "Required value"},

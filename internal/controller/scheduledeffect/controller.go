@@ -37,6 +37,8 @@ import (
 // Engine is the part of the engine that the controller needs.
 type Engine interface {
 	WakeEffects()
+	// Terminate terminates a thread for a reason. It returns store.ErrNotFound when the thread is not stored.
+	Terminate(ctx context.Context, threadID, reason string) error
 }
 
 // Store is the part of the store that the controller needs.

@@ -104,35 +104,51 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 		return r.end(ctx, d, f, end)
 	}
 	run := t.Status.LastRun
+	terminated := t.Status.TerminatedAt != 0 && (run == nil || run.Outcome == "") || run != nil && run.Outcome == skeinv1.RunTerminated
 	switch {
 	case run != nil && run.Outcome == skeinv1.RunSucceeded:
 		end.Status = store.FiringSucceeded
-	case run != nil && run.Outcome == skeinv1.RunTerminated, t.Status.TerminatedAt != 0 && (run == nil || run.Outcome == ""):
+	case terminated && !terminatedForTimeout(t):
 		end.Status, end.Error = store.FiringCanceled, fmt.Sprintf("Thread %q was terminated", t.Name)
+	case terminated:
+		end.Status, end.Error = store.FiringFailed, d.timeoutText()
 	case run != nil && run.Reason == skeinv1.ReasonThreadDeleted: // its data is kept
 		end.Status, end.Error = store.FiringCanceled, effectplan.ThreadDeleted
 	case run != nil && run.Outcome != "":
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("the run of Thread %q ended: %s %s", t.Name, run.Outcome, run.Reason)
 	default:
-		return r.awaitRun(ctx, f, t)
+		if left, limited := d.timeLeft(f); limited && left <= 0 {
+			return r.endForTimeout(ctx, d, f, t)
+		}
+		return r.awaitRun(ctx, d, f, t)
 	}
 	return r.end(ctx, d, f, end)
 }
 
 // awaitRun records what the Thread of a firing waits for before its first run begins. It writes nothing for a Thread of which nothing has
 // changed: thousands of others may run, and each end of one looks at all.
-func (r *Reconciler) awaitRun(ctx context.Context, f *store.Firing, t *skeinv1.Thread) error {
+func (r *Reconciler) awaitRun(ctx context.Context, d *schedule, f *store.Firing, t *skeinv1.Thread) error {
 	if f.StartedAt == 0 {
-		if err := r.Store.StartRunning(ctx, f.Key()); err != nil {
-			return fmt.Errorf("record that the Thread of a firing exists: %w", err)
+		if err := r.startRunning(ctx, d, f); err != nil {
+			return err
 		}
-		f.Waiting = ""
 	}
+	d.awaitTimeout(f)
 	why := ""
 	if t.Status.LastRun == nil && conditions.Ready(t.Status.Conditions).Status == metav1.ConditionFalse {
 		why = notReady("Thread", t.Name, t.Status.Conditions).message
 	}
 	return r.setWaiting(ctx, f, why)
+}
+
+// startRunning records that the Thread of a firing exists.
+func (r *Reconciler) startRunning(ctx context.Context, d *schedule, f *store.Firing) error {
+	if err := r.Store.StartRunning(ctx, f.Key()); err != nil {
+		return fmt.Errorf("record that the Thread of a firing exists: %w", err)
+	}
+	f.Waiting, f.StartedAt = "", r.Clock.Now().UnixMicro()
+	d.awaitTimeout(f)
+	return nil
 }
 
 func (r *Reconciler) setWaiting(ctx context.Context, f *store.Firing, why string) error {
@@ -188,7 +204,7 @@ func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Fir
 	case err != nil:
 		return r.wait(ctx, d, f, fmt.Sprintf("Thread %q was refused: %v", effectplan.ThreadName(f.Name, f.Due), err)) // a quota, say, which may be raised
 	}
-	return r.Store.StartRunning(ctx, f.Key())
+	return r.startRunning(ctx, d, f)
 }
 
 const (
