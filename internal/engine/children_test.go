@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/ports"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -313,15 +315,48 @@ var _ = Describe("Subagents", func() {
 		Expect(told(ctx, w, deep)[2]).To(ContainSubstring("subagents may nest 1 levels deep"))
 	})
 
-	It("offers no subagent tools to an agent that lists none", Label("SUB-03"), func(ctx SpecContext) {
-		seen := &spy{factory: w.Models}
-		w.Models = seen
-		w.Definitions.Put("a", subagents(), enginetest.Script(enginetest.Say("x")))
+	It("offers to an agent that lists none the tools for subagents that others have attached", Label("SUB-03"), func(ctx SpecContext) {
+		seen, during := &spy{factory: w.Models}, func() {}
+		w.Models = patient{seen, "a", func(context.Context) bool {
+			during()
+			return true
+		}}
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Times: new(int32), Content: "re: {{.Last.Content}}"}))
+		list := enginetest.Call("subagent_list", map[string]any{})
+		w.Definitions.Put("a", subagents(), enginetest.Script(list, list, skeinv1.ScriptStep{Content: "y"},
+			enginetest.Call("subagent_message", map[string]any{"reference": "{{.Last.Content}}", "message": "two"}), enginetest.Say("z")))
 		start(w)
 		id := makeThread(ctx, w, "a")
-		send(ctx, w, id, "go")
-		rest(ctx, w, id)
-		Expect(seen.tools("a", 0)).To(BeEmpty())
+		attach := func(cause string, resumable bool) *skeinv1.ChildStatus {
+			GinkgoHelper()
+			parent, err := w.Store.Thread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			k := kind(false, resumable)
+			k.ParentCommunication = skeinv1.CommunicationExplicit
+			made, err := w.Children.Create(ctx, parent, ports.ChildRequest{Cause: cause, Subagent: k, Message: "one"})
+			Expect(err).NotTo(HaveOccurred())
+			rest(ctx, w, made.ThreadID)
+			return made
+		}
+		turn := func(text string) {
+			GinkgoHelper()
+			send(ctx, w, id, text)
+			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		}
+		during = sync.OnceFunc(func() {
+			defer GinkgoRecover()
+			attach("first", false)
+		})
+		turn("go")
+		Expect(seen.tools("a", 0)).To(BeEmpty(), "there is none yet")
+		Expect(seen.tools("a", 1)).To(ConsistOf("subagent_list"), "none of them takes messages")
+		Expect(told(ctx, w, id)[4]).To(ContainSubstring(`"status":"completed"`))
+		child := attach("second", true)
+		turn(child.Reference)
+		Expect(seen.tools("a", 3)).To(ConsistOf("subagent_list", "subagent_message"))
+		Expect(told(ctx, w, id)[8]).To(HavePrefix("tool subagent_message success"))
+		rest(ctx, w, child.ThreadID)
+		Expect(told(ctx, w, child.ThreadID)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
 	})
 
 	It("counts a registry status that the child gives itself", Label("SUB-05"), func(ctx SpecContext) {

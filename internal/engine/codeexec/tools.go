@@ -21,7 +21,12 @@ import (
 )
 
 // ToolsChange reports whether the tools on offer depend on more than the agent.
-func (x *Execution) ToolsChange() bool { return len(x.Agent.Spec.Subagents) > 0 || x.hasRemote() }
+func (x *Execution) ToolsChange() bool { return x.offersSubagents() || x.hasRemote() }
+
+// offersSubagents reports whether the prompt has the tools for subagents, which depend on the children that there are.
+func (x *Execution) offersSubagents() bool {
+	return slices.ContainsFunc(x.Side().Prompt.Spec.Tools, func(t skeinv1.PromptTool) bool { return t.Builtin == skeinv1.BuiltinSubagents })
+}
 
 // BuildTools builds the tools of the side whose turn it is. It returns a *failure.Error when they cannot be offered.
 func (x *Execution) BuildTools(ctx context.Context) (*tool.Set, error) {

@@ -136,7 +136,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 		return nil, err
 	}
 	if child.TerminatedAt != 0 {
-		return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", req.Reference)
+		return nil, c.ended(req.Reference)
 	}
 	st, err := c.service.opts.Threads.Open(ctx, child.ID)
 	if err != nil {
@@ -174,13 +174,21 @@ func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread,
 	}
 	for _, entry := range registry {
 		if entry.Reference == reference && entry.Status == tool.ChildTerminated {
-			return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", reference)
+			return nil, c.ended(reference)
 		}
 		if entry.Reference == reference {
 			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
 		}
 	}
-	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create returned", reference)
+	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference of subagent_list", reference)
+}
+
+// ended returns the error of a message to a child that takes none any more.
+func (c *childrenOf) ended(reference string) error {
+	if c.agent == nil || len(c.agent.Spec.Subagents) == 0 {
+		return fmt.Errorf("the subagent %s has ended, and reads no more messages", reference)
+	}
+	return fmt.Errorf("the subagent %s has ended: start another with subagent_create", reference)
 }
 
 // lifecycleOf implements the operations on the life of a thread for tools.

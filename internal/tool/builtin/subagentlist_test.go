@@ -26,6 +26,8 @@ func (*registry) Kinds(context.Context) ([]skeinv1.AgentSubagent, error) {
 
 func (*registry) Living(context.Context) (map[string]int, error) { return nil, nil }
 
+func (*registry) Resumable(context.Context) ([]skeinv1.ChildStatus, error) { return nil, nil }
+
 func (r *registry) List(context.Context) ([]skeinv1.ChildStatus, error) { return r.entries, nil }
 
 var _ = Describe("The list of subagents", Label("SUB-03", "TOL-02"), func() {

@@ -11,19 +11,34 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// subagents returns the family for the thread's children (SUB-03): no tools when the agent lists no kinds.
-// subagent_create is hidden while every kind has reached its maximum of living children.
+// subagents returns the family for the thread's children (SUB-03). When the agent lists no kinds there is no subagent_create, and no tool at
+// all while the thread has no children: others may attach some. subagent_create is hidden while every kind has reached its maximum of living
+// children. The registry is read from a cache.
 func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 	kinds, err := h.Children.Kinds(ctx)
-	if len(kinds) == 0 || err != nil {
+	if err != nil {
 		return nil, err
 	}
-	living, err := h.Children.Living(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count the subagents: %w", err)
+	var out []tool.Tool
+	if len(kinds) > 0 {
+		living, err := h.Children.Living(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("count the subagents: %w", err)
+		}
+		out = append(out, createTool(h, kinds, len(creatable(kinds, living)) == 0))
+	} else if registry, err := h.Children.List(ctx); len(registry) == 0 || err != nil {
+		return nil, err
 	}
-	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, living)) == 0), listTool(h)}
-	if slices.ContainsFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Resumable }) {
+	out = append(out, listTool(h))
+	takesMessages := slices.ContainsFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Resumable })
+	if !takesMessages {
+		resumable, err := h.Children.Resumable(ctx)
+		if err != nil {
+			return nil, err
+		}
+		takesMessages = len(resumable) > 0
+	}
+	if takesMessages {
 		out = append(out, messageTool(h))
 	}
 	return out, nil
@@ -84,7 +99,7 @@ func createTool(h *tool.Host, kinds []skeinv1.AgentSubagent, hidden bool) tool.T
 func messageTool(h *tool.Host) tool.Tool {
 	return newTool("subagent_message", "Sends a message to a subagent that was started before and is still there.",
 		`{"type":"object","required":["reference","message"],"additionalProperties":false,"properties":{
-			"reference":{"type":"string","minLength":1,"description":"The reference that subagent_create gave"},
+			"reference":{"type":"string","minLength":1,"description":"The reference that subagent_create gave, or one of subagent_list"},
 			"message":{"type":"string","minLength":1},
 			"attachments":{"type":"array","maxItems":100,"items":{"type":"string"},"description":"Paths of files of this conversation to hand over"}}}`,
 		func(ctx context.Context, call tool.Call, a messageArgs) tool.Result {
