@@ -81,7 +81,7 @@ type SubagentSpec struct {
 	// +optional
 	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
 
-	// SpawnGroupID is shared by children that one step made.
+	// SpawnGroupID is the id of the run of the parent that made the child.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SpawnGroupID string `json:"spawnGroupId,omitempty"`

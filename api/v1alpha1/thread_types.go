@@ -178,7 +178,7 @@ type ChildStatus struct {
 	// ThreadID of the child.
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
-	// SpawnGroupID is shared by children that one step made.
+	// SpawnGroupID is the id of the run of the parent that made the child.
 	// +optional
 	SpawnGroupID string `json:"spawnGroupId,omitempty"`
 	// CreatedAt in microseconds since 1970.

@@ -68,7 +68,7 @@ type Child struct {
 	ThreadName string `json:"threadName,omitempty"`
 	// ThreadID is the id of the child's thread.
 	ThreadID string `json:"threadId,omitempty"`
-	// SpawnGroupID is the same for all children that one step created.
+	// SpawnGroupID is the id of the parent's run that created the child.
 	SpawnGroupID string `json:"spawnGroupId,omitempty"`
 	// CreatedAt is in microseconds.
 	CreatedAt int64 `json:"createdAt,omitempty"`
