@@ -39,7 +39,7 @@ func OfModel(ctx context.Context, err error) error {
 	}
 	var m *model.Error
 	if !errors.As(err, &m) {
-		return New(skeinv1.ReasonModelFailed, "the model call failed: %v", err)
+		return New(skeinv1.ReasonModelFailed, "the model call failed%s%v", model.Said, err)
 	}
 	f := &Error{Message: m.Message, Metadata: m.Metadata}
 	switch {
