@@ -137,7 +137,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.effects = effects.NewWorker(effects.Options{
 		Store: e.store, Definitions: o.Definitions, Runner: runner, Clock: o.Clock, Log: e.log.WithName("effects"), Owner: o.Owner,
-		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.DefaultRetry, Fault: e.fault,
+		Workers: o.EffectWorkers, ClaimTTL: o.LeaseTTL, Retry: o.DefaultRetry, Fault: e.fault, Missed: o.MissedFiring,
 	})
 	e.runs = run.New(run.Options{
 		Store: e.store, Threads: o.Threads, Definitions: o.Definitions, Models: o.Models, Executions: e.executions, Env: e.env, Hooks: e.hooks, Stops: e.stops,

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -127,13 +128,20 @@ var _ = Describe("Firings of effects", func() {
 		Expect(f).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Error", "")))
 	})
 
-	It("fail when they wait for longer than they may begin late", Label("EFF-04"), func(ctx SpecContext) {
-		start(w)
+	It("are skipped when they wait for longer than they may begin late", Label("EFF-04", "EFF-05", "EFF-07"), func(ctx SpecContext) {
+		told := make(chan string, 10)
+		start(w, func(o *engine.Options) {
+			o.MissedFiring = func(f *store.Firing, k store.EffectSkip, begins bool) {
+				told <- fmt.Sprintf("%s: %s of %d, new: %v", f.Name, k.Reason, k.Due, begins)
+			}
+		})
 		id := makeThread(ctx, w, "a")
-		f := fireEffect(ctx, w, id, "never", nil, target(effects.Target{Deadline: 500 * time.Millisecond}))
+		f := fireEffect(ctx, w, id, "never", nil, target(effects.Target{Deadline: 500 * time.Millisecond, Counts: true}))
 		Eventually(func() string { return firing(ctx, f).Waiting }).Should(ContainSubstring(`Effect "never" does not exist`))
-		Expect(endedFiring(ctx, w, f)).To(And(HaveField("Status", store.FiringFailed),
-			HaveField("Error", And(HavePrefix("it could not begin within 500ms of its due time"), ContainSubstring(`Effect "never" does not exist`)))))
+		late := And(HavePrefix("it could not begin within 500ms of its due time"), ContainSubstring(`Effect "never" does not exist`))
+		Expect(endedFiring(ctx, w, f)).To(And(HaveField("Status", store.FiringCanceled), HaveField("Error", late)))
+		Expect(w.Store.EffectSkips(ctx, f.EffectID, 10)).To(ConsistOf(And(HaveField("Due", f.Due), HaveField("ThreadID", id), HaveField("Reason", skeinv1.ReasonMissed), HaveField("Detail", late))))
+		Expect(told).To(Receive(Equal(fmt.Sprintf("%s: Missed of %d, new: true", f.Name, f.Due))))
 	})
 
 	It("wait while the queue of their thread is full", Label("EFF-04", "MSG-07"), func(ctx SpecContext) {

@@ -218,6 +218,12 @@ func (s *Store) EndRunning(ctx context.Context, end store.FiringEnd) error {
 	return s.Store.EndRunning(ctx, end)
 }
 
+// MissFiring implements store.Store.
+func (s *Store) MissFiring(ctx context.Context, end store.FiringEnd) (record store.EffectSkip, begins bool, err error) {
+	s.secrets.Value(end.Namespace, &end)
+	return s.Store.MissFiring(ctx, end)
+}
+
 // PutEffectArgs implements store.Store.
 func (s *Store) PutEffectArgs(ctx context.Context, a store.EffectArgs) error {
 	if s.secrets.HasSecrets(a.Namespace) {

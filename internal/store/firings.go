@@ -222,6 +222,10 @@ type FiringStore interface {
 	// EndRunning records how a running firing ended, and what its Thread has cost so far, beside end.Cost. It changes nothing when the firing
 	// has ended.
 	EndRunning(ctx context.Context, end FiringEnd) error
+	// MissFiring ends a firing that could not begin in time: one that is claimed, as FinishFiring does, or a running one when end.Epoch is 0. The
+	// firing is canceled, and its due time is recorded as skipped, with end.Error as the detail. Due times of a thread in a row that are missed
+	// so have one record. It returns that, and whether it is new; ErrFiringLost when the claim is lost, or the running firing has ended.
+	MissFiring(ctx context.Context, end FiringEnd) (record EffectSkip, begins bool, err error)
 	// CancelFirings cancels firings that have not ended, and records what the Threads of running ones have cost so far. The replica that runs
 	// one learns of it by RenewFirings or a notification. It returns how many it canceled.
 	CancelFirings(ctx context.Context, reason string, keys ...FiringKey) (int, error)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,30 @@ var _ = Describe("Schedules", func() {
 		ms := settled(ctx, t, 1)
 		Expect(texts(ms)).To(ContainElement("user: late"))
 		Expect(texts(ms)).NotTo(ContainElement("user: too late"))
+	}, SpecTimeout(2*patience))
+
+	It("skip what was recorded and cannot begin before the deadline, which is no failure", Label("EFF-05", "EFF-07", "EFF-08"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		spec := skeinv1.ScheduledEffectSpec{Schedules: []string{"@every 2s"}, MaxFirings: ptr.To[int64](2), StartingDeadlineSeconds: ptr.To[int64](1), PauseAfterFailures: ptr.To[int32](1)}
+		spec.Effect = "gone" // a worker finds out that it is too late
+		ofEffect := scheduled(ns, "of-effect", spec)
+		spec.Effect, spec.ThreadTemplate = "", &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "nobody"}, Message: "x"}} // the controller does
+		ofTemplate := scheduled(ns, "of-template", spec)
+		create(ctx, ofEffect, ofTemplate)
+		for _, o := range []*skeinv1.ScheduledEffect{ofEffect, ofTemplate} {
+			Eventually(ctx, func(g Gomega) {
+				s := effectStatus(ctx, o)
+				g.Expect(s).To(And(HaveField("Phase", "Finished"), HaveField("Skipped", int64(2)), HaveField("LastSkip", HaveValue(HaveField("Reason", "Missed")))), o.Name)
+			}).Should(Succeed())
+			list := firingsOf(ctx, Default, o)
+			late := ContainSubstring("it could not begin within 1s of its due time: ")
+			Expect(list.Firings).To(And(HaveLen(2), HaveEach(And(HaveField("Status", "canceled"), HaveField("Error", late)))))
+			Expect(list.Skipped).To(ConsistOf(And(HaveField("Count", int64(2)), HaveField("Reason", "Missed"), HaveField("Detail", late))))
+			Eventually(ctx, func() (string, error) {
+				return cluster.Kubectl(ctx, "-n", ns, "get", "events", "--field-selector", "reason=Missed,involvedObject.name="+o.Name, "-o", "jsonpath={.items[*].message}")
+			}).Should(late)
+		}
+		Expect(manager.Metric(ctx, figures, fmt.Sprintf("skein_effect_skipped_total{namespace=%q,reason=%q}", ns, "Missed"))).To(Equal(4.0))
 	}, SpecTimeout(2*patience))
 
 	It("that are suspended record what does not fire; the next times of a file can be asked for", Label("EFF-07"), func(ctx SpecContext) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/skein-dev/skein/internal/controller"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/engine/postruntasks"
@@ -194,6 +195,8 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		NamespaceWorkers: o.NamespaceWorkers,
 		Quotas:           quotas.Limits,
 		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
+
+		MissedFiring: scheduledeffect.TellMissed(o.recorder(mgr)),
 
 		Logger:  o.Logger,
 		Redact:  o.secrets.Text,

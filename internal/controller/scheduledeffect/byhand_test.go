@@ -92,7 +92,8 @@ var _ = Describe("A schedule whose Thread is refused", Label("EFF-03", "EFF-07")
 			return nil
 		})
 		w.pass(ctx, 110*time.Second)
-		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Status", store.FiringFailed), HaveField("Error", And(ContainSubstring("within 20s"), ContainSubstring("exceeded quota"))))))
+		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Status", store.FiringCanceled), HaveField("Error", And(ContainSubstring("within 20s"), ContainSubstring("exceeded quota"))))))
+		Expect(w.skipped(ctx)).To(ConsistOf(HaveField("Reason", skeinv1.ReasonMissed)))
 	})
 })
 

@@ -16,6 +16,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/effectplan"
+	"github.com/skein-dev/skein/internal/engine/effects"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -173,6 +174,11 @@ func (r *Reconciler) end(ctx context.Context, d *schedule, f *store.Firing, end 
 
 // createThread creates the Thread of a firing under a name that derives from the due time, so that a repeat finds it.
 func (r *Reconciler) createThread(ctx context.Context, d *schedule, f *store.Firing) error {
+	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && f.Origin != store.OriginBackfill {
+		if deadline := time.Duration(*n) * time.Second; d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter)) > deadline {
+			return r.miss(ctx, d, f, effects.MissedText(deadline, f.Waiting))
+		}
+	}
 	whole, err := r.Store.Firing(ctx, f.Key()) // lists have no targets
 	if err != nil {
 		return fmt.Errorf("read the template of a firing: %w", err)
@@ -216,11 +222,6 @@ const (
 // wait records why the Thread of a firing could not be created. The schedule goes on meanwhile: an error of the reconcile would put off
 // its other due times.
 func (r *Reconciler) wait(ctx context.Context, d *schedule, f *store.Firing, why string) error {
-	late := d.at.Sub(time.UnixMicro(f.Due).Add(d.jitter))
-	if n := d.object.Spec.StartingDeadlineSeconds; n != nil && f.Origin != store.OriginBackfill && late > time.Duration(*n)*time.Second {
-		return r.end(ctx, d, f, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Status: store.FiringFailed, Counts: true,
-			Error: fmt.Sprintf("it could not begin within %ds of its due time: %s", *n, why)})
-	}
 	if err := r.setWaiting(ctx, f, why); err != nil {
 		return err
 	}

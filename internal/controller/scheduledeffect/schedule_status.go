@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -34,8 +35,12 @@ var schedulePhases = []string{phaseActive, phaseSuspended, phasePaused, phaseLim
 // warn records a warning Event.
 func (r *Reconciler) warn(o *skeinv1.ScheduledEffect, reason, message string) {
 	if r.Recorder != nil {
-		r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, reason, "Fire", "%s", message)
+		warn(r.Recorder, o, reason, message)
 	}
+}
+
+func warn(recorder events.EventRecorder, o *skeinv1.ScheduledEffect, reason, message string) {
+	recorder.Eventf(o, nil, corev1.EventTypeWarning, reason, "Fire", "%s", message)
 }
 
 // finishSchedule writes the status and says when to reconcile again.
@@ -235,6 +240,9 @@ func (d *schedule) computeComplete(w conditions.Writer) {
 			}
 		case store.FiringCanceled:
 			reason, message = skeinv1.ReasonCanceled, "the firing was canceled before it had ended: "+history
+			if k := d.ownSkip(); k != nil { // it could not begin in time
+				reason, message = k.Reason, describe(*k)
+			}
 		}
 	} else if k := d.ownSkip(); k != nil {
 		reason, message = k.Reason, describe(*k)

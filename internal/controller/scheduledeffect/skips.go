@@ -1,11 +1,18 @@
 package scheduledeffect
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -140,6 +147,40 @@ func (r *Reconciler) recordSkips(b *batch) {
 			return old.Due == k.Due && old.ThreadID == k.ThreadID && old.Reason == k.Reason
 		})
 		d.skips = slices.Insert(d.skips, 0, k.EffectSkip)
+	}
+}
+
+// miss ends a running firing that could not begin in time, and tells of its due time as of one that did not fire.
+func (r *Reconciler) miss(ctx context.Context, d *schedule, f *store.Firing, why string) error {
+	record, begins, err := r.Store.MissFiring(ctx, store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Error: why})
+	if errors.Is(err, store.ErrFiringLost) { // it was canceled meanwhile
+		err = nil
+	} else if err == nil {
+		TellMissed(r.Recorder)(f, record, begins)
+	}
+	if err != nil {
+		return fmt.Errorf("record that a firing could not begin in time: %w", err)
+	}
+	d.again, d.recorded, d.ended = true, true, true
+	return nil
+}
+
+// mostInEvent bounds the text of an Event, which may have 1,024 bytes.
+const mostInEvent = 1000
+
+// TellMissed returns what counts firings that could not begin in time, and tells of each new record of them with an Event (EFF-07). The
+// recorder may be nil.
+func TellMissed(recorder events.EventRecorder) func(f *store.Firing, record store.EffectSkip, begins bool) {
+	return func(f *store.Firing, record store.EffectSkip, begins bool) {
+		skipped.WithLabelValues(f.Namespace, record.Reason).Inc()
+		if !begins || recorder == nil {
+			return
+		}
+		o := &skeinv1.ScheduledEffect{
+			TypeMeta:   metav1.TypeMeta{APIVersion: skeinv1.GroupVersion.String(), Kind: "ScheduledEffect"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name, UID: types.UID(f.EffectID)},
+		}
+		warn(recorder, o, record.Reason, clip.Text(describe(record), mostInEvent))
 	}
 }
 

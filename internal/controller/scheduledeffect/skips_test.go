@@ -17,37 +17,29 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// counted returns how many due times the metric counts that were skipped for a reason.
+func counted(reason string) float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "skein_effect_skipped_total" && l.GetName() == "reason" && l.GetValue() == reason {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return 0
+}
+
 var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() {
 	var w *world
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(ctx)
 		w.r = scheduledeffect.New(scheduledeffect.Options{Client: w.Client, Store: w.Store, Engine: w.Engine, Clock: w.Clock, Recorder: w.Recorder})
 	})
-	events := func() (all []string) {
-		for {
-			select {
-			case text := <-w.Recorder.Events:
-				all = append(all, text)
-			default:
-				return all
-			}
-		}
-	}
-	counted := func(reason string) float64 {
-		GinkgoHelper()
-		families, err := metrics.Registry.Gather()
-		Expect(err).NotTo(HaveOccurred())
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				for _, l := range m.GetLabel() {
-					if f.GetName() == "skein_effect_skipped_total" && l.GetName() == "reason" && l.GetValue() == reason {
-						return m.GetCounter().GetValue()
-					}
-				}
-			}
-		}
-		return 0
-	}
 	It("are one record and one Event while it is suspended, and another one when it is suspended again", func(ctx SpecContext) {
 		before := counted("Suspended")
 		w.declare(ctx, suspended, everySecond, func(s *skeinv1.ScheduledEffect) { s.Spec.FailedHistoryLimit = ptr.To(int32(0)) })
@@ -55,7 +47,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		w.r = scheduledeffect.New(w.r.Options) // another leader goes on with the record
 		w.pass(ctx, 33*time.Second)
 		Expect(w.skipped(ctx)).To(ConsistOf(record("Suspended", time.Second, 121*time.Second, 121)))
-		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
+		Expect(w.events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
 		Expect(counted("Suspended") - before).To(BeEquivalentTo(121))
 		Expect(w.s.Status.Skipped).To(BeEquivalentTo(121))
 		Expect(w.s.Status.LastSkip).To(HaveValue(And(HaveField("Time.Time", BeTemporally("==", Start.Add(time.Second))), HaveField("Count", int64(121)))))
@@ -68,7 +60,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.Suspend, s.FailedHistoryLimit = true, ptr.To(int32(10)) })
 		w.pass(ctx, 10*time.Second)
 		Expect(w.skipped(ctx)).To(HaveExactElements(record("Suspended", 127*time.Second, 127*time.Second, 1), HaveField("Count", int64(123))))
-		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
+		Expect(w.events()).To(ConsistOf(ContainSubstring("did not fire: Suspended")))
 	})
 
 	It("are suspended ones, and fire nothing, when the schedule was resumed while no manager ran", func(ctx SpecContext) {
@@ -114,7 +106,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		w.declare(ctx, selects)
 		w.pass(ctx, 3*time.Minute+2*time.Second)
 		Expect(w.skipped(ctx)).To(ConsistOf(And(record("NoThreadMatches", time.Minute, 3*time.Minute, 3), HaveField("Detail", "no living Thread of the namespace matches spec.threadSelector"))))
-		Expect(events()).To(ConsistOf(ContainSubstring("did not fire: NoThreadMatches")))
+		Expect(w.events()).To(ConsistOf(ContainSubstring("did not fire: NoThreadMatches")))
 		Expect(w.s.Status.LastSkip).To(HaveValue(HaveField("Reason", "NoThreadMatches")))
 		Expect(w.s.Status.Skipped).To(BeEquivalentTo(3))
 	})
@@ -143,7 +135,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.firings(ctx)).To(HaveLen(threads))
 		Expect(w.skipped(ctx)).To(ConsistOf(And(record("Forbidden", 2*time.Minute, 4*time.Minute, 3), HaveField("ThreadID", ""),
 			HaveField("Detail", "more than 10 threads: an earlier firing was under way"))))
-		Expect(events()).To(HaveLen(1))
+		Expect(w.events()).To(HaveLen(1))
 		for _, f := range w.firings(ctx)[10:] {
 			Expect(w.Store.CancelFirings(ctx, "done", f.Key())).To(Equal(1))
 		}
@@ -163,7 +155,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		Expect(w.skipped(ctx)).To(ConsistOf(
 			And(HaveField("Due", after(2*time.Second)), HaveField("Until", after(20*time.Second)), HaveField("Count", int64(19)), HaveField("Reason", "Forbidden")),
 			HaveField("Count", int64(1)), HaveField("Count", int64(1))))
-		Expect(events()).To(HaveLen(3))
+		Expect(w.events()).To(HaveLen(3))
 		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
 		w.pass(ctx, 5*time.Second)
 		Expect(w.firings(ctx)).To(HaveLen(2))
@@ -178,7 +170,7 @@ var _ = Describe("Due times in a row that do not fire", Label("EFF-07"), func() 
 		w.settle(ctx)
 		Expect(w.fired(ctx)).To(HaveExactElements(HavePrefix("1s")))
 		Expect(w.skipped(ctx)).To(BeEmpty())
-		Expect(events()).To(BeEmpty())
+		Expect(w.events()).To(BeEmpty())
 	})
 
 	It("are one record for each reason", func(ctx SpecContext) {

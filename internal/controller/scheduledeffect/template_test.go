@@ -63,15 +63,49 @@ var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03
 		Expect(ready()).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
-	It("fails firings that could not begin in time, and pauses after so many", Label("EFF-08"), func(ctx SpecContext) {
+	It("skips firings that could not begin in time, which is no failure", Label("EFF-05", "EFF-08"), func(ctx SpecContext) {
+		o := w.r.Options
+		o.Recorder = w.Recorder
+		w.r = scheduledeffect.New(o)
 		w.declare(ctx, of, func(s *skeinv1.ScheduledEffect) {
-			s.Spec.StartingDeadlineSeconds, s.Spec.PauseAfterFailures = ptr.To(int64(20)), ptr.To(int32(2))
+			s.Spec.StartingDeadlineSeconds, s.Spec.PauseAfterFailures = ptr.To(int64(20)), ptr.To(int32(1))
 		})
-		w.pass(ctx, 5*time.Minute)
-		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule failed", "2m0s schedule failed"}))
-		Expect(w.firings(ctx)).To(HaveEach(HaveField("Error", And(HavePrefix("it could not begin within 20s of its due time: "), ContainSubstring(`Agent "late" does not exist`)))))
-		Expect(w.s.Status.Phase).To(Equal("Paused"))
+		before := counted(skeinv1.ReasonMissed)
+		w.pass(ctx, 3*time.Minute+45*time.Second)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule canceled", "2m0s schedule canceled", "3m0s schedule canceled"}))
+		late := And(HavePrefix("it could not begin within 20s of its due time: "), ContainSubstring(`Agent "late" does not exist`))
+		Expect(w.firings(ctx)).To(HaveEach(HaveField("Error", late)))
+		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Reason", skeinv1.ReasonMissed), HaveField("Detail", late), HaveField("ThreadID", ""), HaveField("Count", int64(3)),
+			HaveField("Due", Start.Add(time.Minute).UnixMicro()), HaveField("Until", Start.Add(3*time.Minute).UnixMicro()))), "one record for due times in a row")
+		Expect(w.s.Status).To(And(HaveField("Phase", "Active"), HaveField("Skipped", int64(3)), HaveField("LastOutcome", "Canceled"),
+			HaveField("LastSkip", HaveValue(And(HaveField("Reason", skeinv1.ReasonMissed), HaveField("Count", int64(3)))))))
+		Expect(w.events()).To(ConsistOf(ContainSubstring("Missed the due time 2026-03-01T12:01:00Z did not fire: Missed (it could not begin within 20s of its due time: ")))
+		Expect(counted(skeinv1.ReasonMissed) - before).To(BeEquivalentTo(3))
 		Expect(threads(ctx)).To(BeZero())
+
+		w.ReadyAgent(ctx, "late")
+		w.pass(ctx, time.Minute)
+		Expect(w.fired(ctx)).To(HaveLen(4))
+		Expect(threads(ctx)).To(Equal(1))
+	})
+
+	It("of one time says that it did not fire", Label("EFF-01", "EFF-05"), func(ctx SpecContext) {
+		w.declare(ctx, of, once(0), func(s *skeinv1.ScheduledEffect) { s.Spec.StartingDeadlineSeconds = ptr.To(int64(20)) })
+		w.pass(ctx, time.Minute)
+		Expect(w.s.Status.Phase).To(Equal("Finished"))
+		Expect(meta.FindStatusCondition(w.s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonMissed), HaveField("Message", ContainSubstring("could not begin within 20s")))))
+		Expect(ready()).To(HaveValue(HaveField("Reason", Not(Equal(skeinv1.ReasonFailed)))))
+	})
+
+	It("does not begin too late when its turn comes", Label("EFF-05"), func(ctx SpecContext) {
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.StartingDeadlineSeconds, s.Spec.ConcurrencyPolicy = ptr.To(int64(20)), skeinv1.ConcurrencyQueue
+		})
+		w.pass(ctx, 2*time.Minute+30*time.Second)
+		w.endThreads(ctx)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule succeeded", "2m0s schedule canceled"}))
+		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Reason", skeinv1.ReasonMissed), HaveField("Detail", "it could not begin within 20s of its due time"))))
 	})
 
 	DescribeTable("follows the concurrency policy", func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, created int, want ...string) {

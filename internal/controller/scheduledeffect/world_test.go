@@ -108,6 +108,18 @@ func (w *world) skipped(ctx context.Context) []store.EffectSkip {
 	return all
 }
 
+// events returns the Events since the last call.
+func (w *world) events() (all []string) {
+	for {
+		select {
+		case text := <-w.Recorder.Events:
+			all = append(all, text)
+		default:
+			return all
+		}
+	}
+}
+
 // thread creates the Thread t, and its row.
 func (w *world) thread(ctx context.Context) *skeinv1.Thread {
 	GinkgoHelper()

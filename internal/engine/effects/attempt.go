@@ -27,7 +27,7 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 	}
 	if target.Deadline > 0 && f.Attempts == 1 && f.StartedAt == 0 {
 		if late := w.opts.Clock.Since(time.UnixMicro(f.Due)) - target.Jitter; late > target.Deadline {
-			return &FinalError{fmt.Sprintf("it could not begin within %s of its due time%s", target.Deadline, reasonText(f.Waiting))}
+			return &MissedError{MissedText(target.Deadline, f.Waiting)}
 		}
 	}
 	if c.Thread, err = w.thread(ctx, f); err != nil {
@@ -67,12 +67,13 @@ func (e *cutError) Unwrap() error { return e.err }
 
 var errTimeout = errors.New("the firing's timeout has passed")
 
-// reasonText returns what a handler waits for as the end of a sentence, or "" if nothing is known.
-func reasonText(waiting string) string {
-	if waiting == "" {
-		return ""
+// MissedText says that a firing could not begin in time, and what it waited for if that is known.
+func MissedText(deadline time.Duration, waiting string) string {
+	text := fmt.Sprintf("it could not begin within %s of its due time", deadline)
+	if waiting != "" {
+		text += ": " + waiting
 	}
-	return ": " + waiting
+	return text
 }
 
 // thread returns the thread of a firing; nil if it has none. A *CanceledError says that the thread is gone, or has ended.

@@ -125,6 +125,16 @@ type CanceledError struct {
 // Error implements error.
 func (e *CanceledError) Error() string { return e.Text }
 
+// MissedError means that the firing could not begin within the time that its schedule allows. Its due time counts as one that did not fire,
+// and not as a failure.
+type MissedError struct {
+	// Text says why, for people.
+	Text string
+}
+
+// Error implements error.
+func (e *MissedError) Error() string { return e.Text }
+
 // HandlerError is a failure of the handler or of the called service. It is retried as the firing's own policy says.
 type HandlerError struct {
 	// Text says what failed, for people.

@@ -53,6 +53,7 @@ func TestOutcome(t *testing.T) {
 		"success":                            {nil, 1, nil, store.FiringSucceeded, "", "", 0},
 		"a final failure":                    {&FinalError{"gone"}, 1, own, store.FiringFailed, "gone", "", 0},
 		"the end of its thread":              {&CanceledError{"terminated"}, 1, own, store.FiringCanceled, "terminated", "", 0},
+		"too late to begin":                  {&MissedError{"late"}, 1, own, store.FiringCanceled, "late", "", 0},
 		"a handler's failure":                {&HandlerError{"no"}, 1, nil, store.FiringFailed, "no", "", 0},
 		"a handler's failure with a policy":  {&HandlerError{"no"}, 1, own, store.FiringPending, "no", "", time.Minute},
 		"a policy's second failure":          {&HandlerError{"no"}, 2, &Retry{Attempts: 3, First: time.Minute}, store.FiringPending, "no", "", 2 * time.Minute},

@@ -29,6 +29,7 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 	end := store.FiringEnd{Key: f.Key(), Namespace: f.Namespace, Epoch: f.Epoch, Status: store.FiringFailed, Counts: target.Counts}
 	var final *FinalError
 	var canceled *CanceledError
+	var missed *MissedError
 	var handler *HandlerError
 	var service *ServiceError
 	var wait *WaitError
@@ -39,6 +40,8 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 		end.Status = store.FiringSucceeded
 	case errors.As(err, &canceled):
 		end.Status, end.Error = store.FiringCanceled, canceled.Error()
+	case errors.As(err, &missed):
+		end.Status, end.Error = store.FiringCanceled, missed.Error()
 	case errors.As(err, &final):
 		end.Error = final.Error()
 	case errors.As(err, &wait), errors.As(err, &notReady):

@@ -33,6 +33,8 @@ type Options struct {
 	Retry Retry
 	// Fault is called around durable writes.
 	Fault func(point string)
+	// Missed is told of each firing that could not begin in time, with the record of it, and whether that is new.
+	Missed func(f *store.Firing, record store.EffectSkip, begins bool)
 }
 
 // Worker claims firings that are due and has their handlers called. A claim holds a firing, and is renewed while the handler
@@ -326,13 +328,27 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "waiting", end.Waiting != "", "after", end.RetryAfter.String(), "error", err.Error())
 	}
 	w.fault("effect.finish.before")
-	if !w.record(ctx, log, c, end) {
+	finish := w.store.FinishFiring
+	var missed *MissedError
+	if errors.As(err, &missed) {
+		finish = func(ctx context.Context, end store.FiringEnd) error { return w.miss(ctx, f, end) }
+	}
+	if !w.record(ctx, log, c, end, finish) {
 		return
 	}
 	w.meters.countAttempt(f, target, began, &end)
 	if end.Status == store.FiringPending {
 		w.wakeAfter(end.RetryAfter)
 	}
+}
+
+// miss records that a firing could not begin in time, and tells of it.
+func (w *Worker) miss(ctx context.Context, f *store.Firing, end store.FiringEnd) error {
+	record, begins, err := w.store.MissFiring(ctx, end)
+	if err == nil {
+		w.opts.Missed(f, record, begins)
+	}
+	return err
 }
 
 // logValues returns the keys and values of log lines about a firing. Its thread has no name before it is known.
@@ -351,12 +367,12 @@ const (
 	longestRecord = 5 * time.Second
 )
 
-// record records the end of an attempt, and reports whether it did. It tries until the store is available again, and the claim is
+// record records the end of an attempt with finish, and reports whether it did. It tries until the store is available again, and the claim is
 // renewed meanwhile. So an outage after the end of the handler does not make the handler run again.
-func (w *Worker) record(ctx context.Context, log logr.Logger, c *claim, end store.FiringEnd) bool {
+func (w *Worker) record(ctx context.Context, log logr.Logger, c *claim, end store.FiringEnd, finish func(context.Context, store.FiringEnd) error) bool {
 	for delay := firstRecord; ; delay = min(2*delay, longestRecord) {
 		c.end(true)
-		err := w.store.FinishFiring(ctx, end)
+		err := finish(ctx, end)
 		if err == nil {
 			return true
 		}

@@ -131,6 +131,8 @@ var Queries = map[string]struct {
 	"spent running":      {queries.SpentRunning, 3},
 	"effect schedule":    {queries.EffectSchedule, 1},
 	"skips":              {queries.Skips, 2},
+	"skip before":        {queries.SkipBefore, 5},
+	"fired between":      {queries.FiredBetween, 4},
 	"args":               {queries.Args, 2},
 	"stored args":        {queries.StoredArgs, 1},
 	"sum of messages":    {queries.SumMessages, 1},

@@ -155,7 +155,7 @@ func move(t *txn.Tx, d *store.DueRecord) error {
 		if d.ResetFailures {
 			reset = 1
 		}
-		n, err = t.Exec(t.Ctx, queries.MoveSchedule, e.Fingerprint, e.Cursor, e.Fired, e.Skipped, e.Day, e.DayFired, e.Times, t.Now, reset,
+		n, err = t.Exec(t.Ctx, queries.MoveSchedule, e.Fingerprint, e.Cursor, e.Fired, e.Skipped-d.Was.Skipped, e.Day, e.DayFired, e.Times, t.Now, reset,
 			e.EffectID, d.Was.Fingerprint, d.Was.Cursor)
 	}
 	if err == nil && n == 0 {

@@ -119,20 +119,26 @@ const (
 	EffectSchedule = `SELECT ` + scheduleColumns + ` FROM effect_schedule WHERE effect_id = ?`
 	AddSchedule    = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?, ?)
 		ON CONFLICT (effect_id) DO NOTHING`
-	MoveSchedule = `UPDATE effect_schedule SET fingerprint = ?, cursor = ?, fired = ?, skipped = ?, day = ?, day_fired = ?, times = ?, updated_at = ?,
+	// MoveSchedule takes how many due times were skipped since the caller read the row: firings that could not begin in time add to them, too.
+	MoveSchedule = `UPDATE effect_schedule SET fingerprint = ?, cursor = ?, fired = ?, skipped = skipped + CAST(? AS BIGINT), day = ?, day_fired = ?, times = ?, updated_at = ?,
 			failures = CASE WHEN CAST(? AS BIGINT) = 1 THEN 0 ELSE failures END
 		WHERE effect_id = ? AND fingerprint = ? AND cursor = ? AND removed = 0`
 	RemoveSchedule = `INSERT INTO effect_schedule (` + scheduleColumns + `, updated_at) VALUES (?, '', '', '', 0, 0, 0, 0, '', 0, 1, '', ?)
 		ON CONFLICT (effect_id) DO UPDATE SET removed = 1, updated_at = excluded.updated_at`
 	ScheduleFailed    = `UPDATE effect_schedule SET failures = failures + 1 WHERE effect_id = ?`
 	ScheduleSucceeded = `UPDATE effect_schedule SET failures = 0 WHERE effect_id = ? AND failures > 0`
+	ScheduleSkipped   = `UPDATE effect_schedule SET skipped = skipped + 1 WHERE effect_id = ?`
 	StoredEffects     = `SELECT effect_id FROM effect_schedule WHERE effect_id > ? AND updated_at < ? ORDER BY effect_id LIMIT ?`
 
 	skipColumns = `effect_id, due, until, thread_id, count, reason, detail, recorded_at`
 	AddSkip     = `INSERT INTO effect_skip (` + skipColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (effect_id, due, thread_id, reason) DO UPDATE SET until = excluded.until, count = excluded.count, recorded_at = excluded.recorded_at
 		WHERE excluded.until > effect_skip.until`
-	Skips = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
+	// SkipBefore returns the newest record of a thread, a reason and a detail that ends before a due time.
+	SkipBefore = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? AND thread_id = ? AND reason = ? AND detail = ? AND until < ? ORDER BY until DESC LIMIT 1`
+	// FiredBetween looks for a firing of a thread, between two due times, that was not canceled.
+	FiredBetween = `SELECT 1 FROM effect_firing WHERE effect_id = ? AND due > ? AND due < ? AND thread_id = ? AND origin <> 'manual' AND status <> 'canceled' LIMIT 1`
+	Skips        = `SELECT ` + skipColumns + ` FROM effect_skip WHERE effect_id = ? ORDER BY recorded_at DESC, due DESC, thread_id, reason LIMIT ?`
 
 	EndedEffects = `SELECT DISTINCT effect_id, namespace, name FROM effect_firing
 		WHERE effect_id > ? AND origin = '' AND ended_at > 0 AND ended_at < ? ORDER BY effect_id LIMIT ?`
