@@ -51,8 +51,8 @@ type Options struct {
 	// DefaultRetry says how to retry a firing whose handler could not run, or whose service failed. A handler that throws is not
 	// retried. By default there are effects.DefaultAttempts attempts, and the second one comes after effects.DefaultBackoff.
 	DefaultRetry effects.Retry
-	// MissedFiring is told of each firing that could not begin in time, with the record of it, and whether that is new (EFF-07). By default
-	// nobody is told.
+	// MissedFiring is called with each firing that could not begin in time, with the record of it, and whether that is new (EFF-07). By default
+	// nothing is called.
 	MissedFiring func(f *store.Firing, record store.EffectSkip, begins bool)
 	Logger       logr.Logger
 	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part

@@ -196,7 +196,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Quotas:           quotas.Limits,
 		Limits:           engine.Limits{Depth: o.SubagentDepth, Children: o.ThreadSubagents, NamespaceChildren: o.NamespaceSubagents},
 
-		MissedFiring: scheduledeffect.TellMissed(o.recorder(mgr)),
+		MissedFiring: scheduledeffect.ReportMissed(o.recorder(mgr)),
 
 		Logger:  o.Logger,
 		Redact:  o.secrets.Text,

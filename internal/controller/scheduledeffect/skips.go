@@ -156,7 +156,7 @@ func (r *Reconciler) miss(ctx context.Context, d *schedule, f *store.Firing, why
 	if errors.Is(err, store.ErrFiringLost) { // it was canceled meanwhile
 		err = nil
 	} else if err == nil {
-		TellMissed(r.Recorder)(f, record, begins)
+		ReportMissed(r.Recorder)(f, record, begins)
 	}
 	if err != nil {
 		return fmt.Errorf("record that a firing could not begin in time: %w", err)
@@ -168,9 +168,9 @@ func (r *Reconciler) miss(ctx context.Context, d *schedule, f *store.Firing, why
 // mostInEvent bounds the text of an Event, which may have 1,024 bytes.
 const mostInEvent = 1000
 
-// TellMissed returns what counts firings that could not begin in time, and tells of each new record of them with an Event (EFF-07). The
+// ReportMissed returns a function that counts firings that could not begin in time, and sends an Event for each new record of them (EFF-07). The
 // recorder may be nil.
-func TellMissed(recorder events.EventRecorder) func(f *store.Firing, record store.EffectSkip, begins bool) {
+func ReportMissed(recorder events.EventRecorder) func(f *store.Firing, record store.EffectSkip, begins bool) {
 	return func(f *store.Firing, record store.EffectSkip, begins bool) {
 		skipped.WithLabelValues(f.Namespace, record.Reason).Inc()
 		if !begins || recorder == nil {

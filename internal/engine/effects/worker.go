@@ -33,7 +33,7 @@ type Options struct {
 	Retry Retry
 	// Fault is called around durable writes.
 	Fault func(point string)
-	// Missed is told of each firing that could not begin in time, with the record of it, and whether that is new.
+	// Missed is called with each firing that could not begin in time, with the record of it, and whether that is new.
 	Missed func(f *store.Firing, record store.EffectSkip, begins bool)
 }
 
