@@ -75,3 +75,62 @@ var _ = Describe("A schedule with large arguments", Label("EFF-05", "EFF-08"), f
 		Expect(w.firings(ctx)).To(BeEmpty())
 	})
 })
+
+var _ = Describe("A schedule whose firings do not end", Label("EFF-05", "EFF-07"), func() {
+	const most = 10_000
+	// underWay records firings that are under way, so that there is room for so many more.
+	underWay := func(ctx context.Context, w *world, room int) {
+		GinkgoHelper()
+		w.settle(ctx)
+		was, err := w.Store.EffectSchedule(ctx, string(w.s.UID))
+		Expect(err).NotTo(HaveOccurred())
+		record := store.DueRecord{Schedule: *was, Was: was}
+		for i := range most - room {
+			record.Firings = append(record.Firings, store.Firing{EffectID: string(w.s.UID), Due: Start.Add(-time.Duration(i+1) * time.Second).UnixMicro(),
+				Namespace: Namespace, Name: w.s.Name, Effect: "tick", Origin: store.OriginSchedule})
+		}
+		Expect(w.Store.RecordDue(ctx, record)).To(Succeed())
+	}
+
+	It("has no more than 10,000 of them under way, and fires again when one has ended", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx)
+		underWay(ctx, w, 2)
+		minute := func(n int) { // each reconcile reads all of them
+			GinkgoHelper()
+			for range n {
+				w.Clock.Step(time.Minute)
+				w.settle(ctx)
+			}
+		}
+		full := func(count int64, due time.Duration) OmegaMatcher {
+			return And(HaveField("Count", count), HaveField("Due", Start.Add(due).UnixMicro()), HaveField("Reason", "LimitReached"), HaveField("Detail", "10000 firings were under way"))
+		}
+		minute(2)
+		Expect(w.skipped(ctx)).To(BeEmpty())
+		minute(2)
+		Expect(w.skipped(ctx)).To(ConsistOf(full(2, 3*time.Minute)))
+		Expect(w.Store.CancelFirings(ctx, "done", store.FiringKey{EffectID: string(w.s.UID), Due: Start.Add(time.Minute).UnixMicro()})).To(Equal(1))
+		minute(1)
+		Expect(w.skipped(ctx)).To(ConsistOf(full(2, 3*time.Minute)), "there is room again")
+		minute(1)
+		Expect(w.skipped(ctx)).To(ConsistOf(full(2, 3*time.Minute), full(1, 6*time.Minute)))
+		Expect(w.s.Status.Active).To(BeEquivalentTo(most))
+	})
+
+	It("has room for no larger backfill", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.Suspend = true })
+		underWay(ctx, w, 9)
+		w.Clock.Step(11 * time.Minute)
+		for _, c := range []struct {
+			times int
+			want  string
+		}{{10, "refused: it would fire 10 times while 9991 firings are under way, and the limit is 10000"}, {9, "9 Fired"}} {
+			asked := Start.Add(time.Minute).Format(time.RFC3339) + "/" + Start.Add(time.Duration(c.times)*time.Minute).Format(time.RFC3339)
+			w.ask(ctx, skeinv1.AnnotationBackfill, asked)
+			w.settle(ctx)
+			Expect(w.answers(asked)).To(HaveExactElements(c.want))
+		}
+	})
+})
