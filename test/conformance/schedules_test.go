@@ -31,6 +31,27 @@ func effectStatus(ctx context.Context, o *skeinv1.ScheduledEffect) skeinv1.Sched
 	return got.Status
 }
 
+// columns returns what "kubectl get scheduledeffects" prints of one of them, by the headings.
+func columns(ctx context.Context, ns, name string) map[string]string {
+	GinkgoHelper()
+	out, err := cluster.Kubectl(ctx, "-n", ns, "get", "scheduledeffects", name)
+	Expect(err).NotTo(HaveOccurred())
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	Expect(lines).To(HaveLen(2), out)
+	all := map[string]string{}
+	for headings := lines[0]; headings != ""; {
+		at := len(lines[0]) - len(headings)
+		heading, rest, _ := strings.Cut(headings, " ")
+		headings = strings.TrimLeft(rest, " ")
+		end := len(lines[0]) - len(headings)
+		if headings == "" {
+			end = len(lines[1])
+		}
+		all[heading] = strings.TrimSpace(lines[1][min(at, len(lines[1])):min(end, len(lines[1]))])
+	}
+	return all
+}
+
 // never is a schedule that is not due while a spec runs.
 var never = []string{"0 0 29 2 *"}
 
@@ -67,10 +88,9 @@ var _ = Describe("Schedules", func() {
 		}).Should(Succeed())
 
 		By("the columns of kubectl and of the plugin")
-		out, err := cluster.Kubectl(ctx, "-n", ns, "get", "scheduledeffects")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(And(ContainSubstring("NEXT"), ContainSubstring("LAST"), ContainSubstring("@every 2s"), ContainSubstring("Active")))
-		out, err = cluster.Plugin(ctx, "-n", ns, "effect", "list")
+		Expect(columns(ctx, ns, o.Name)).To(And(HaveKeyWithValue("THREAD", t.Name), HaveKeyWithValue("SCHEDULE", ContainSubstring("@every 2s")), HaveKeyWithValue("NEXT", MatchRegexp(`^\S+Z$`)),
+			HaveKeyWithValue("LAST", Not(BeEmpty())), HaveKey("ACTIVE"), HaveKeyWithValue("OUTCOME", "Succeeded"), HaveKeyWithValue("PHASE", "Active"), HaveKeyWithValue("READY", "True")))
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "list")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(MatchRegexp(`often +@every 2s +\S+Z +\S+ ago `))
 	}, SpecTimeout(2*patience))
@@ -95,6 +115,22 @@ var _ = Describe("Schedules", func() {
 			g.Expect(effectStatus(ctx, o).LastOutcome).To(Equal("Succeeded"))
 			g.Expect(len(l.Items)).To(BeNumerically("<", len(seen)), "the history limit")
 		}).Should(Succeed())
+	}, SpecTimeout(2*patience))
+
+	It("show in kubectl get what is under way, and how the last firing ended", Label("EFF-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Scripted(ns, "model", hang()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
+		o := scheduled(ns, "busy", skeinv1.ScheduledEffectSpec{
+			ThreadTemplate: &skeinv1.ThreadTemplate{Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "agent"}, Message: "hang"}},
+			Schedules:      never})
+		create(ctx, o)
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "run", o.Name)
+		Expect(err).NotTo(HaveOccurred(), out)
+		Eventually(ctx, func() map[string]string { return columns(ctx, ns, o.Name) }).Should(And(HaveKeyWithValue("ACTIVE", "1"), HaveKeyWithValue("OUTCOME", "")))
+		running := firingsOf(ctx, Default, o).Firings
+		Expect(running).To(HaveLen(1))
+		Expect(api().Thread(ns, running[0].Thread).Terminate(ctx)).To(Succeed())
+		Eventually(ctx, func() map[string]string { return columns(ctx, ns, o.Name) }).Should(And(HaveKeyWithValue("ACTIVE", Or(Equal("0"), BeEmpty())), HaveKeyWithValue("OUTCOME", "Canceled")))
 	}, SpecTimeout(2*patience))
 
 	It("of one time fire when it has passed, but not after the deadline", Label("EFF-05", "EFF-07"), func(ctx SpecContext) {
