@@ -39,6 +39,9 @@ type noObjects struct{ family.Objects }
 
 type noEffects struct{ apiserver.Effects }
 
+// Next implements effects.Effects.
+func (noEffects) Next(context.Context, string, string, int) ([]int64, error) { return nil, nil }
+
 // ID is made of the namespace and the name, so that specs can store firings under it.
 func (noEffects) ID(_ context.Context, namespace, name string) (string, error) {
 	return "effect-" + namespace + "-" + name, nil
