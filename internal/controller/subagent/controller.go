@@ -64,12 +64,11 @@ type Reconciler struct {
 	Options
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
-	childEnds     *statuslimit.Budget
 }
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedThread), statusLimit: statuslimit.New(), childEnds: statuslimit.NewBudget()}
+	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedThread), statusLimit: statuslimit.New()}
 }
 
 // Setup adds the controller to a manager.

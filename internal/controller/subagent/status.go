@@ -37,8 +37,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	var gather time.Duration
 	switch {
-	case failed == nil && s.hasCompleted(&before.Status):
-		gather = r.childEnds.Gather(r.statusLimit, s.req, at)
 	case s.isUrgent(&before.Status):
 	case before.Status.Entry != nil && *before.Status.Entry == *s.object.Status.Entry &&
 		equality.Semantic.DeepEqual(before.Status.Conditions, s.object.Status.Conditions):
@@ -59,14 +57,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	r.statusLimit.Done(s.req)
 	conditions.RecordInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	return later, nil
-}
-
-// hasCompleted reports whether the child has given its result since an earlier status, and nothing else is urgent to show. Its parent has the
-// result already.
-func (s *scope) hasCompleted(before *skeinv1.SubagentStatus) bool {
-	after := &s.object.Status
-	return after.Entry.Status == kube.ChildCompleted && (before.Entry == nil || before.Entry.Status != kube.ChildCompleted) && s.problem == nil &&
-		s.row != nil && (s.row.TerminatedAt == 0 || s.row.TerminatedReason == skeinv1.ReasonSessionEnded)
 }
 
 // isUrgent reports whether a client may wait for the change: a final status, an end, or a problem that appeared or

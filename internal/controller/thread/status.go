@@ -91,7 +91,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 }
 
 // childSucceeded reports whether the newest run of a child has succeeded since an earlier status, and nothing else is urgent to show. Its parent
-// has the result already.
+// has the result already, and its Subagent shows it.
 func (s *scope) childSucceeded(before *skeinv1.ThreadStatus) bool {
 	after := &s.object.Status
 	return after.Parent != "" && endedSince(before.LastRun, after.LastRun) && after.LastRun.Outcome == skeinv1.RunSucceeded &&
