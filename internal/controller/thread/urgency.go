@@ -71,11 +71,19 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 		return soft
 	case executing:
 		return none
+	case turned && familyEnded(before.ChildCounts, after.ChildCounts):
+		return now
 	case turned:
 		return familial
 	default:
 		return soft
 	}
+}
+
+// familyEnded reports whether no child is left that has not ended, where an earlier status showed some, or not all that have ended. People wait
+// for the last one.
+func familyEnded(before, after *skeinv1.ChildCounts) bool {
+	return after != nil && after.Pending+after.Running == 0 && (before == nil || *before != *after)
 }
 
 // gather returns how long a change may wait for others.
