@@ -15,8 +15,8 @@ const (
 	beyondBudget = 10 * time.Second
 )
 
-// Budget bounds how many changes of one kind are written at once, over all objects. Its users take from it for changes that show what has
-// ended well: when much ends at the same time, the API server first creates what has not begun. It is safe for concurrent use.
+// Budget bounds how many changes of one kind, over all objects, are written without a wait. It is for changes that show a success. When many
+// things succeed at the same time, the API server then has time for the creation of others. It is safe for concurrent use.
 type Budget struct{ limit *rate.Limiter }
 
 // NewBudget returns a Budget from which nothing has been taken.
