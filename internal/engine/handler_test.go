@@ -283,16 +283,22 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
     await ctx.kv.set('calls', ctx.callId, ((await ctx.kv.get('calls', ctx.callId)).data ?? 0) + 1);
     await ctx.thread.state.push('calls', 1);
     await ctx.skein.injectMessage({ role: 'user', content: 'by the handler', silent: true });
-    ctx.waitUntil(async () => ctx.thread.state.push('after', 1));
+    ctx.waitUntil(async () => { while (!(await ctx.kv.get('gate', 'open')).data); await ctx.thread.state.push('after', 1); });
     return 'answer';
   },
 });`, nil))
+		// While the handler's work in the background goes on, its answer is recorded apart from the end of the run.
+		kv := w.Threads.KV(store.Namespace{Name: enginetest.Namespace})
+		endWork := func() { _ = kv.Set(ctx, "gate", "open", json.RawMessage("true"), 0) }
 		gate := &enginetest.Gate{Store: w.Store}
 		cut := make(chan struct{})
 		var fired atomic.Bool
 		_, stop := start(w, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
 			o.Faults = func(at string) {
+				if at == "answer.after" {
+					endWork()
+				}
 				if at == point && fired.CompareAndSwap(false, true) {
 					gate.Cut()
 					close(cut)
@@ -307,16 +313,17 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		Eventually(cut).Should(BeClosed())
 		stop()
 		Expect(gate.Expire(ctx)).To(Succeed())
+		endWork()
 		start(w)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(answers(ctx, id)).To(HaveExactElements("answer"))
 		ms, err := w.Messages(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ms).To(HaveLen(3), "what it said through state is there once")
-		keys, err := w.Threads.KV(store.Namespace{Name: enginetest.Namespace}).Keys(ctx, "calls", store.KeyQuery{})
+		keys, err := kv.Keys(ctx, "calls", store.KeyQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(keys.Keys).To(HaveLen(1))
-		v, err := w.Threads.KV(store.Namespace{Name: enginetest.Namespace}).Get(ctx, "calls", keys.Keys[0])
+		v, err := kv.Get(ctx, "calls", keys.Keys[0])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(v.Data).To(MatchJSON(fmt.Sprint(calls)))
 		page, err := w.Store.State(ctx, id, store.StateQuery{})
