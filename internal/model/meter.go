@@ -4,11 +4,11 @@ package model
 // model; see FillOf. It is safe for concurrent use.
 type Meter interface {
 	// Fill returns the estimated tokens of a request, and how many estimated tokens the window has for it besides the
-	// answer. capacity is 0 when the window is not known.
+	// answer. Both are 0 when the window is not known.
 	Fill(req Request) (tokens, capacity int)
 }
 
-// FillOf returns what the Meter of a client says of a request. capacity is 0 when the client is no Meter.
+// FillOf returns what the Meter of a client says of a request. Both are 0 when the client is no Meter.
 func FillOf(c Client, req Request) (tokens, capacity int) {
 	if m, ok := c.(Meter); ok {
 		return m.Fill(req)

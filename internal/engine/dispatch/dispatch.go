@@ -150,8 +150,11 @@ func (d *Dispatcher) LetGo(ctx context.Context, id string, a *activethreads.Acti
 	defer close(a.Done)
 	d.opts.PostRun.Add(a.TakeEndedRuns()...)
 	cause := d.opts.Active.Remove(id, a)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
-	defer cancel()
+	if cause != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelcause.ReleaseTimeout)
+		defer cancel()
+	}
 	if stopped := cancelcause.StopOf(cause); stopped != nil {
 		if !stopped.Written && stopped.Err == nil {
 			if _, err := d.opts.Stops.EndElsewhere(ctx, id, stopped); err != nil {

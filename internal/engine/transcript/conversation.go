@@ -28,6 +28,7 @@ type Conversation struct {
 	results  map[string]int // tool call id → index of its result
 	sessions []int          // indexes of the answers that belong to a provider's conversation, in order
 	calling  []int          // indexes of the assistant messages with tool calls, in order
+	sums     []int          // indexes of the summaries, in order
 	answers  map[string]int // run id → index of the newest message that the model wrote in it
 	readSeq  int64          // all messages up to here have been read
 
@@ -145,7 +146,7 @@ func (c *Conversation) sort() {
 	clear(c.calls)
 	clear(c.results)
 	clear(c.answers)
-	c.sessions, c.calling = c.sessions[:0], c.calling[:0]
+	c.sessions, c.calling, c.sums = c.sessions[:0], c.calling[:0], c.sums[:0]
 	for i := range c.Messages {
 		c.index(i)
 	}
@@ -154,6 +155,9 @@ func (c *Conversation) sort() {
 func (c *Conversation) index(i int) {
 	m := &c.Messages[i]
 	c.byID[m.ID] = i
+	if m.Summary != nil {
+		c.sums = append(c.sums, i)
+	}
 	if m.Role == store.RoleAssistant {
 		for _, call := range m.ToolCalls {
 			c.calls[call.ID] = i

@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/skein-dev/skein/internal/model"
@@ -23,7 +22,7 @@ func (r Reader) mayRead(s *store.Summary) bool {
 
 // WithoutSummaries returns the conversation without summaries.
 func WithoutSummaries(c *Conversation) *Conversation {
-	if !slices.ContainsFunc(c.Messages, func(m store.Message) bool { return m.Summary != nil }) {
+	if len(c.sums) == 0 {
 		return c
 	}
 	out := New()
@@ -38,7 +37,7 @@ func WithoutSummaries(c *Conversation) *Conversation {
 // SummaryFor returns the newest summary for a reader, or nil. Of two that end at the same message it is the later one.
 func (c *Conversation) SummaryFor(r Reader) *store.Message {
 	var found *store.Message
-	for i := range c.Messages {
+	for _, i := range c.sums {
 		m := &c.Messages[i]
 		if r.mayRead(m.Summary) && m.Role == store.RoleSystem && ContentOf(m) != "" && (found == nil || m.Summary.ToSeq >= found.Summary.ToSeq) {
 			found = m

@@ -107,6 +107,9 @@ func (k *keeper) Fill(req model.Request) (tokens, capacity int) {
 	if ceiling > 0 && (capacity == 0 || ceiling < capacity) {
 		capacity = ceiling
 	}
+	if capacity == 0 {
+		return 0, 0
+	}
 	tokens = overhead(&req)
 	for i := range req.Messages {
 		tokens += Message(&req.Messages[i])

@@ -173,7 +173,7 @@ func appendEvent(t *txn.Tx, h *txn.Head, op *store.AppendEvent) (err error) {
 		return fmt.Errorf("data of %s: %w", op.Event.Type, err)
 	}
 	data["runId"], data["messageId"] = op.Event.RunID, op.Event.MessageID
-	return webhooks.QueueOfThread(t, h, store.WebhookApprovalWanted, "", strconv.FormatInt(op.Event.Seq, 10), data)
+	return webhooks.QueueOfThread(t, h, store.WebhookApprovalWanted, "", strconv.FormatInt(op.Event.Seq, 10), func() map[string]any { return data })
 }
 
 // applyLife applies the operations of ops_life.go. known is false for others.

@@ -70,7 +70,7 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 		return nil, err
 	}
 	connect := func(ctx context.Context, writes bool) (sqldb.Link, error) {
-		return sqldb.ConnectSQLite(ctx, db.Driver(), filepath.Join(o.Dir, databaseFile), writes)
+		return sqldb.ConnectSQLite(ctx, filepath.Join(o.Dir, databaseFile), writes)
 	}
 	s.db.Writer = txn.NewSerialWriters(s.db, connect, s.subscribers.Send)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return sqldb.Open(ctx, sqliteDialect, connect, false) })

@@ -3,6 +3,7 @@ package env
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,18 +157,37 @@ func SplitNames(s string) []string {
 // Env implements store.EnvStore.
 func (s Store) Env(ctx context.Context, threadID string) ([]store.EnvVar, error) {
 	var vars []store.EnvVar
-	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) (err error) {
-		var key int64
-		if err := c.Row(ctx, queries.ThreadKey, []any{threadID}, &key); err != nil {
+	there := false
+	err := s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
+		vars, there = []store.EnvVar{}, false
+		return c.Rows(ctx, queries.EnvOf, []any{threadID}, func(scan sqldb.Scanner) error {
+			there = true
+			v, err := scanEnvOf(scan)
+			if v != nil {
+				vars = append(vars, *v)
+			}
 			return err
-		}
-		vars, err = sqldb.List(ctx, c, scanEnvVar, queries.Env, key)
-		return err
+		})
 	})
+	if err == nil && !there {
+		err = store.ErrNotFound
+	}
 	if err != nil {
 		return nil, fmt.Errorf("variables of thread %s: %w", threadID, err)
 	}
 	return vars, nil
+}
+
+// scanEnvOf reads a row of queries.EnvOf. It returns nil for that of a thread without variables.
+func scanEnvOf(scan sqldb.Scanner) (*store.EnvVar, error) {
+	var name, kind, origin, entry, version sql.NullString
+	var key, updated sql.NullInt64
+	var value []byte
+	if err := scan(&name, &kind, &value, &key, &origin, &entry, &version, &updated); err != nil || !name.Valid {
+		return nil, err
+	}
+	return &store.EnvVar{Name: name.String, Type: store.EnvType(kind.String), Value: value, KeyID: uint32(key.Int64), Origin: store.EnvOrigin(origin.String),
+		Entry: entry.String, Version: version.String, UpdatedAt: updated.Int64}, nil
 }
 
 func scanEnvVar(scan sqldb.Scanner) (*store.EnvVar, error) {

@@ -24,6 +24,10 @@ type rest struct {
 }
 
 func restOf(m *store.Message) (any, error) {
+	if m.Name == "" && m.ParentID == "" && m.ToolStatus == "" && m.ReasoningContent == "" && m.Side == "" && m.Summary == nil &&
+		len(m.ToolCalls)+len(m.Metadata)+len(m.Attachments)+len(m.Usage) == 0 {
+		return nil, nil
+	}
 	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage, m.Side, m.Summary})
 	if err != nil {
 		return nil, fmt.Errorf("message %s cannot be written as JSON: %w", m.ID, err)

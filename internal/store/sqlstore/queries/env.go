@@ -5,7 +5,9 @@ package queries
 const (
 	EnvColumns = `e.name, e.type, e.value, e.key_id, e.origin, e.entry, e.version, e.updated_at`
 
-	Env    = `SELECT ` + EnvColumns + ` FROM thread_env e WHERE e.thread = ? ORDER BY e.name`
+	Env = `SELECT ` + EnvColumns + ` FROM thread_env e WHERE e.thread = ? ORDER BY e.name`
+	// EnvOf has one row of NULLs for a thread without variables, and none for a thread that does not exist.
+	EnvOf  = `SELECT ` + EnvColumns + ` FROM thread t LEFT JOIN thread_env e ON e.thread = t.key WHERE t.id = ? ORDER BY e.name`
 	SetEnv = `INSERT INTO thread_env (thread, name, type, value, key_id, origin, entry, version, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (thread, name) DO UPDATE SET type = CASE WHEN ? = 1 THEN thread_env.type ELSE excluded.type END,

@@ -14,10 +14,12 @@ const (
 	WaitingBytes = `SELECT coalesce(sum(length(payload)), 0) FROM inbox WHERE thread = ?`
 	InsertInbox  = `INSERT INTO inbox (thread, seq, key, kind, limited, payload, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	DeleteInbox  = `DELETE FROM inbox WHERE thread = ? AND seq = ? RETURNING kind, held_until`
-	DelayInbox   = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until = 0`
-	DelayLonger  = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until > 0`
-	EndDelays    = `UPDATE inbox SET held_until = 0 WHERE thread = ? AND held_until > 0 AND kind <> 'hook'`
-	EmptyInbox   = `DELETE FROM inbox WHERE thread = ?`
-	InboxKey     = `SELECT seq FROM inbox_key WHERE thread = ? AND key = ?`
-	UseInboxKey  = `INSERT INTO inbox_key (thread, key, seq, used_at) VALUES (?, ?, ?, ?)`
+	// DeleteMessageItem removes a message that is not delayed.
+	DeleteMessageItem = `DELETE FROM inbox WHERE thread = ? AND seq = ? AND kind = 'message' AND held_until = 0`
+	DelayInbox        = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until = 0`
+	DelayLonger       = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until > 0`
+	EndDelays         = `UPDATE inbox SET held_until = 0 WHERE thread = ? AND held_until > 0 AND kind <> 'hook'`
+	EmptyInbox        = `DELETE FROM inbox WHERE thread = ?`
+	InboxKey          = `SELECT seq FROM inbox_key WHERE thread = ? AND key = ?`
+	UseInboxKey       = `INSERT INTO inbox_key (thread, key, seq, used_at) VALUES (?, ?, ?, ?)`
 )

@@ -8,6 +8,10 @@ const (
 		SELECT t.namespace, t.namespace_uid, CAST(? AS TEXT), t.id, t.name, CASE WHEN CAST(? AS TEXT) = '' THEN t.agent ELSE CAST(? AS TEXT) END,
 			CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)
 		FROM thread t WHERE t.key = ?`
+	// LogLifecycleOf is LogLifecycle for a thread that exists, with its namespace and its id. SQLite executes it for less.
+	LogLifecycleOf = `INSERT INTO lifecycle (namespace, namespace_uid, type, thread_id, thread_name, agent, run_id, reason, created_at)
+		VALUES (?, (SELECT namespace_uid FROM thread WHERE key = ?), ?, ?, (SELECT name FROM thread WHERE key = ?),
+			CASE WHEN ? = '' THEN (SELECT agent FROM thread WHERE key = ?) ELSE ? END, ?, ?, ?)`
 	// With one writer, entries are committed in the order of their numbers.
 	LifecycleInOrder = `SELECT 0, 1, ` + LifecycleColumns + ` FROM lifecycle l WHERE l.seq > ? ORDER BY l.seq LIMIT ?`
 	LifecycleEnd     = `SELECT 0, COALESCE(max(seq), 0) FROM lifecycle`

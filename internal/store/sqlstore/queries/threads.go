@@ -21,6 +21,7 @@ const (
 	afterFields = `, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + LifeColumns
 
 	Thread       = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.id = ?`
+	ThreadAndKey = `SELECT ` + ThreadColumns + `, t.key` + FromThreads + ` WHERE t.id = ?`
 	Children     = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.retained_at = 0 ORDER BY t.created_at, t.key`
 	InsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, env_root, archived_at, fields, namespace_uid)
@@ -49,6 +50,9 @@ const (
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
 	UpdateHead = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
 		last_activity_at = ?, appended = ?, user_activity_at = ? WHERE thread = ?`
+	// UpdateHeadWork also writes since when the thread has work. It leaves alone the indexes of the columns that it does not name.
+	UpdateHeadWork = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
+		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ? WHERE thread = ?`
 	// UpdateHeadIndexed also writes the indexed columns.
 	UpdateHeadIndexed = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
 		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`

@@ -16,6 +16,13 @@ const (
 			cost = usage_sum.cost + excluded.cost, duration_ms = usage_sum.duration_ms + excluded.duration_ms,
 			threads = CASE WHEN usage_sum.threads > 0 THEN usage_sum.threads ELSE excluded.threads END,
 			namespace_uid = CASE WHEN usage_sum.namespace_uid = '' THEN excluded.namespace_uid ELSE usage_sum.namespace_uid END`
+	// AddToUsage is AddUsage for a row that exists, without another look at its thread. It leaves alone a row whose owner is unknown where the
+	// thread's is known.
+	AddToUsage = `UPDATE usage_sum SET runs = runs + ?, turns = turns + ?, input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,
+			cached_tokens = cached_tokens + ?, reasoning_tokens = reasoning_tokens + ?, cost = cost + ?, duration_ms = duration_ms + ?,
+			threads = CASE WHEN threads > 0 THEN threads ELSE ? END
+		WHERE namespace = ? AND agent = ? AND thread_id = ?
+			AND (namespace_uid <> '' OR NOT EXISTS (SELECT 1 FROM thread t WHERE t.key = ? AND t.namespace_uid <> ''))`
 	UsageOfThread    = `SELECT ` + UsageSums + `, count(DISTINCT CASE WHEN u.threads > 0 THEN u.thread_id END) FROM usage_sum u WHERE u.thread_id = ? AND u.thread_id <> ''`
 	UsageOfNamespace = `SELECT ` + UsageSums + `, count(DISTINCT CASE WHEN u.threads > 0 AND u.thread_id <> '' THEN u.thread_id END)
 			+ COALESCE(sum(CASE WHEN u.thread_id = '' THEN u.threads ELSE 0 END), 0) FROM usage_sum u WHERE u.namespace = ?` + OfNamespace

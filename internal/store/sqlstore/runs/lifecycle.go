@@ -18,6 +18,9 @@ func Feed(t *txn.Tx, h *txn.Head, kind, agent, runID, reason string) error {
 	default:
 		h.Touch(store.ChangedThread)
 	}
+	if t.OneWriter() {
+		return t.Write(t.Ctx, queries.LogLifecycleOf, h.Namespace, h.Key, kind, h.ID, h.Key, agent, h.Key, agent, runID, reason, t.Now)
+	}
 	return t.Write(t.Ctx, queries.LogLifecycle, kind, agent, agent, runID, reason, t.Now, h.Key)
 }
 

@@ -126,8 +126,10 @@ func recordRun(t *txn.Tx, h *txn.Head, r *store.Run, before store.RunStatus, mad
 			return err
 		}
 	}
-	if err := webhooks.QueueOfThread(t, h, store.WebhookRunEnded, r.Agent, r.ID, map[string]any{
-		"runId": r.ID, "status": string(r.Status), "reason": r.Reason, "message": r.Message, "steps": r.Steps, "startedAt": r.StartedAt, "endedAt": r.EndedAt,
+	if err := webhooks.QueueOfThread(t, h, store.WebhookRunEnded, r.Agent, r.ID, func() map[string]any {
+		return map[string]any{
+			"runId": r.ID, "status": string(r.Status), "reason": r.Reason, "message": r.Message, "steps": r.Steps, "startedAt": r.StartedAt, "endedAt": r.EndedAt,
+		}
 	}); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -19,7 +20,14 @@ func addUsage(t *txn.Tx, h *txn.Head, r *store.Run) error {
 		_ = json.Unmarshal(r.Usage, &u) // usage in another form has nothing to sum
 	}
 	duration := max(r.EndedAt-r.StartedAt, 0) / 1000
-	return t.Write(t.Ctx, queries.AddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.Key)
+	sums := []any{1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1}
+	if t.OneWriter() { // elsewhere it would be a round trip more
+		n, err := t.Exec(t.Ctx, queries.AddToUsage, append(slices.Clone(sums), h.Namespace, r.Agent, h.ID, h.Key)...)
+		if n > 0 || err != nil {
+			return err
+		}
+	}
+	return t.Write(t.Ctx, queries.AddUsage, append(append([]any{r.Agent}, sums...), h.Key)...)
 }
 
 // AddTaskUsage adds what a post-run task used, once.

@@ -2,50 +2,104 @@ package sqldb
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"math"
-	"reflect"
 	"regexp"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// sqliteLink is a connection of SQLite's driver with its prepared statements. It calls the driver directly: a link has
-// one user at a time, and what database/sql does for concurrent users costs as much as a short statement.
+// sqliteLink is a connection to SQLite with its prepared statements. It calls the library of SQLite's driver directly, not the driver: that asks for
+// the name and the declared type of each column of each query, locks the connection in each call, and allocates memory for each text. In a turn this
+// costs more than the statements (docs/adr/0030-what-a-turn-costs.md). One goroutine uses a link at a time.
 type sqliteLink struct {
-	db    driver.Conn
+	tls   *libc.TLS
+	db    uintptr // *sqlite3
 	stmts map[string]*sqliteStmt
-	args  []driver.NamedValue // of the statement that runs now
 	// interruptible is set while the end of a context interrupts a query before its first row.
 	interruptible bool
-}
-
-// sqliteStmt is a prepared statement.
-type sqliteStmt struct {
-	exec interface {
-		driver.StmtExecContext
-		driver.StmtQueryContext
-	}
-	close func() error
-	row   []driver.Value
+	texts         []textArg // of the statement that is bound now
 }
 
 var _ Link = (*sqliteLink)(nil)
 
-func newSQLiteLink(db driver.Conn) *sqliteLink {
-	return &sqliteLink{db: db, stmts: map[string]*sqliteStmt{}}
+// openSQLiteLink opens a file, and creates it if it does not exist.
+func openSQLiteLink(file string) (*sqliteLink, error) {
+	l := &sqliteLink{tls: libc.NewTLS(), stmts: map[string]*sqliteStmt{}}
+	name, err := libc.CString(file)
+	if err != nil {
+		l.tls.Close()
+		return nil, err
+	}
+	defer libc.Xfree(l.tls, name)
+	// One goroutine at a time uses the link, so the library need not lock it.
+	rc := l.pointer(&l.db, func(p uintptr) int32 {
+		return sqlite3.Xsqlite3_open_v2(l.tls, name, p, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_CREATE|sqlite3.SQLITE_OPEN_NOMUTEX, 0)
+	})
+	if rc == sqlite3.SQLITE_OK {
+		rc = sqlite3.Xsqlite3_extended_result_codes(l.tls, l.db, 1)
+	}
+	if rc != sqlite3.SQLITE_OK {
+		err := l.failure(rc) // the connection has the message, also where it could not be opened
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// pointer calls a function that writes a pointer to an address, and stores that pointer in p.
+func (l *sqliteLink) pointer(p *uintptr, call func(at uintptr) int32) int32 {
+	cell := libc.Xcalloc(l.tls, 1, pointerSize)
+	if cell == 0 {
+		return sqlite3.SQLITE_NOMEM
+	}
+	defer libc.Xfree(l.tls, cell)
+	rc := call(cell)
+	*p = libc.AtomicLoadPUintptr(cell)
+	return rc
+}
+
+// failure returns the error for a result code.
+func (l *sqliteLink) failure(rc int32) error {
+	e := &sqliteError{code: rc, text: libc.GoString(sqlite3.Xsqlite3_errstr(l.tls, rc))}
+	if l.db != 0 {
+		if text := libc.GoString(sqlite3.Xsqlite3_errmsg(l.tls, l.db)); text != e.text {
+			e.text += ": " + text
+		}
+	}
+	return e
+}
+
+// set executes a pragma. It is not kept as a prepared statement.
+func (l *sqliteLink) set(ctx context.Context, pragma string) error {
+	query := "PRAGMA " + pragma
+	_, err := l.Exec(ctx, query, nil)
+	if s := l.stmts[query]; s != nil {
+		s.close()
+		delete(l.stmts, query)
+	}
+	return err
 }
 
 func (l *sqliteLink) setInterruptible(on bool) { l.interruptible = on }
 
-// watched returns the context for the driver: without cancellation unless the link is interruptible.
-func (l *sqliteLink) watched(ctx context.Context) context.Context {
-	if l.interruptible {
-		return ctx
+// watch interrupts the statement that runs when the context ends, if the link is interruptible, until done is called.
+func (l *sqliteLink) watch(ctx context.Context) (done func()) {
+	if !l.interruptible || ctx.Done() == nil {
+		return func() {}
 	}
-	return context.Background()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		tls := libc.NewTLS() // that of the link belongs to the goroutine that uses it
+		defer tls.Close()
+		sqlite3.Xsqlite3_interrupt(tls, l.db)
+	})
+	return func() {
+		if !stop() {
+			<-interrupted
+		}
+	}
 }
 
 // bounds matches bounds of a query that are parameters.
@@ -55,68 +109,67 @@ var bounds = regexp.MustCompile(`\b(LIMIT|OFFSET) \?`)
 // that it is bound, which takes longer than most queries do. It does not look into a cast.
 func Compiled(query string) string { return bounds.ReplaceAllString(query, "$1 CAST(? AS INTEGER)") }
 
+// stmt returns the prepared statement of a query.
 func (l *sqliteLink) stmt(query string) (*sqliteStmt, error) {
 	if s := l.stmts[query]; s != nil {
 		return s, nil
 	}
-	p, err := l.db.Prepare(Compiled(query))
+	text, err := libc.CString(Compiled(query))
 	if err != nil {
 		return nil, err
 	}
-	s := &sqliteStmt{close: p.Close}
-	var ok bool
-	if s.exec, ok = p.(interface {
-		driver.StmtExecContext
-		driver.StmtQueryContext
-	}); !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's statements (%T) take no context", p), p.Close())
+	defer libc.Xfree(l.tls, text)
+	s := &sqliteStmt{link: l}
+	rc := l.pointer(&s.handle, func(p uintptr) int32 {
+		return sqlite3.Xsqlite3_prepare_v3(l.tls, l.db, text, -1, sqlite3.SQLITE_PREPARE_PERSISTENT, p, 0)
+	})
+	if rc != sqlite3.SQLITE_OK {
+		return nil, l.failure(rc)
 	}
+	if s.handle == 0 {
+		return nil, fmt.Errorf("there is no statement in %q", query)
+	}
+	s.params = int(sqlite3.Xsqlite3_bind_parameter_count(l.tls, s.handle))
+	s.columns = int(sqlite3.Xsqlite3_column_count(l.tls, s.handle))
 	l.stmts[query] = s
 	return s, nil
 }
 
-// named returns arguments in the driver's form. They are valid until the next statement.
-func (l *sqliteLink) named(args []any) (_ []driver.NamedValue, err error) {
-	l.args = l.args[:0]
-	for i, a := range args {
-		v := driver.NamedValue{Ordinal: i + 1}
-		switch a := a.(type) {
-		case nil, int64, float64, bool, []byte:
-			v.Value = a
-		case string:
-			v.Value = args[i]
-			if t := text(a); t != a {
-				v.Value = t
-			}
-		case int:
-			v.Value = int64(a)
-		default:
-			if v.Value, err = driver.DefaultParameterConverter.ConvertValue(a); err != nil {
-				return nil, fmt.Errorf("parameter %d: %w", i+1, err)
-			}
-		}
-		l.args = append(l.args, v)
+// begin binds a statement and executes its first step. The caller resets the statement unless begin returns an error.
+func (l *sqliteLink) begin(ctx context.Context, query string, args []any) (s *sqliteStmt, row bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
 	}
-	return l.args, nil
+	if s, err = l.stmt(query); err != nil {
+		return nil, false, err
+	}
+	if err := s.bind(args); err != nil {
+		return nil, false, err
+	}
+	defer l.watch(ctx)()
+	row, err = s.step()
+	if err != nil {
+		_ = s.reset() // it says the same again
+		if ended := ctx.Err(); ended != nil && isInterrupt(err) {
+			err = ended
+		}
+	}
+	return s, row, err
 }
 
 func (l *sqliteLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	s, err := l.stmt(query)
+	s, row, err := l.begin(ctx, query, args)
 	if err != nil {
 		return 0, err
 	}
-	named, err := l.named(args)
-	if err != nil {
-		return 0, err
+	for row && err == nil {
+		row, err = s.step()
 	}
-	r, err := s.exec.ExecContext(l.watched(ctx), named)
-	if err != nil {
-		return 0, err
+	n := sqlite3.Xsqlite3_changes64(l.tls, l.db)
+	if end := s.reset(); err == nil {
+		err = end
 	}
-	return r.RowsAffected()
+	return n, err
 }
 
 func (l *sqliteLink) Queue(ctx context.Context, query string, args []any) error {
@@ -125,175 +178,58 @@ func (l *sqliteLink) Queue(ctx context.Context, query string, args []any) error 
 }
 
 func (l *sqliteLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s, err := l.stmt(query)
+	s, row, err := l.begin(ctx, query, args)
 	if err != nil {
 		return nil, err
 	}
-	named, err := l.named(args)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.exec.QueryContext(l.watched(ctx), named)
-	if err != nil {
-		return nil, err
-	}
-	if n := len(rows.Columns()); len(s.row) != n {
-		s.row = make([]driver.Value, n)
-	}
-	return &sqliteRows{ctx: ctx, rows: rows, row: s.row}, nil
+	return &sqliteRows{ctx: ctx, stmt: s, first: true, more: row}, nil
 }
 
 func (l *sqliteLink) Close() error {
 	for _, s := range l.stmts {
-		_ = s.close()
+		s.close()
 	}
-	return l.db.Close()
+	l.stmts = nil
+	rc := sqlite3.Xsqlite3_close_v2(l.tls, l.db)
+	l.tls.Close()
+	if rc != sqlite3.SQLITE_OK {
+		return &sqliteError{code: rc, text: "close the database"}
+	}
+	return nil
 }
 
 // sqliteRows are the rows of one result.
 type sqliteRows struct {
-	ctx  context.Context
-	rows driver.Rows
-	row  []driver.Value
-	err  error
+	ctx   context.Context
+	stmt  *sqliteStmt
+	first bool // the first step is executed, and no row is read yet
+	more  bool
+	err   error
 }
 
 func (r *sqliteRows) Next() bool {
 	if r.err == nil {
 		r.err = r.ctx.Err()
 	}
-	if r.err == nil {
-		r.err = r.rows.Next(r.row)
+	if r.err == nil && r.more && !r.first {
+		r.more, r.err = r.stmt.step()
 	}
-	return r.err == nil
+	r.first = false
+	return r.err == nil && r.more
 }
 
-func (r *sqliteRows) Err() error {
-	if errors.Is(r.err, io.EOF) {
-		return nil
-	}
-	return r.err
-}
+func (r *sqliteRows) Err() error { return r.err }
 
-func (r *sqliteRows) Close() error { return r.rows.Close() }
+func (r *sqliteRows) Close() error { return r.stmt.reset() }
 
 func (r *sqliteRows) Scan(dst ...any) error {
-	if len(dst) != len(r.row) {
-		return fmt.Errorf("the row has %d columns, %d are read", len(r.row), len(dst))
+	if len(dst) != r.stmt.columns {
+		return fmt.Errorf("the row has %d columns, %d are read", r.stmt.columns, len(dst))
 	}
 	for i, d := range dst {
-		if err := assign(d, r.row[i]); err != nil {
+		if err := r.stmt.column(i, d); err != nil {
 			return fmt.Errorf("column %d: %w", i+1, err)
 		}
 	}
 	return nil
-}
-
-// assign stores a value of the driver in dst.
-func assign(dst any, v driver.Value) error {
-	switch d := dst.(type) {
-	case *string:
-		if s, ok := v.(string); ok {
-			*d = s
-			return nil
-		}
-	case *int64:
-		if n, ok := v.(int64); ok {
-			*d = n
-			return nil
-		}
-	case *int:
-		if n, ok := v.(int64); ok {
-			*d = int(n)
-			return nil
-		}
-	case *bool:
-		if n, ok := v.(int64); ok {
-			*d = n != 0
-			return nil
-		}
-	case *Text:
-		switch v := v.(type) {
-		case nil:
-			d.String, d.Valid = "", false
-			return nil
-		case string:
-			d.String, d.Valid = v, true
-			return nil
-		}
-	case *sql.NullString:
-		switch v := v.(type) {
-		case nil:
-			*d = sql.NullString{}
-			return nil
-		case string:
-			*d = sql.NullString{String: v, Valid: true}
-			return nil
-		}
-		return d.Scan(v)
-	case *sql.NullInt64:
-		switch v := v.(type) {
-		case nil:
-			*d = sql.NullInt64{}
-			return nil
-		case int64:
-			*d = sql.NullInt64{Int64: v, Valid: true}
-			return nil
-		}
-		return d.Scan(v)
-	case *[]byte:
-		switch v := v.(type) {
-		case nil:
-			*d = nil
-			return nil
-		case []byte:
-			*d = v // the driver's own copy
-			return nil
-		case string:
-			*d = []byte(v)
-			return nil
-		}
-	case sql.Scanner:
-		return d.Scan(v)
-	}
-	return assignKind(reflect.ValueOf(dst).Elem(), v)
-}
-
-// assignKind is assign for named types and for other sizes of numbers.
-func assignKind(to reflect.Value, v driver.Value) error {
-	switch v := v.(type) {
-	case string:
-		if to.Kind() == reflect.String {
-			to.SetString(v)
-			return nil
-		}
-	case int64:
-		switch {
-		case to.CanInt() && !to.OverflowInt(v):
-			to.SetInt(v)
-			return nil
-		case to.CanUint() && v >= 0 && !to.OverflowUint(uint64(v)):
-			to.SetUint(uint64(v))
-			return nil
-		case to.Kind() == reflect.Bool:
-			to.SetBool(v != 0)
-			return nil
-		case to.CanFloat():
-			to.SetFloat(float64(v))
-			return nil
-		}
-	case float64:
-		switch {
-		case to.CanFloat():
-			to.SetFloat(v)
-			return nil
-		case to.CanInt() && v == math.Trunc(v) && math.Abs(v) < 1<<53:
-			to.SetInt(int64(v))
-			return nil
-		}
-	}
-	return fmt.Errorf("a %T does not fit into a %s", v, to.Type())
 }

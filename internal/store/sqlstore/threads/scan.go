@@ -11,25 +11,30 @@ import (
 )
 
 // Scan reads a thread.
-func Scan(scan sqldb.Scanner) (*store.Thread, error) {
-	r, err := scanRow(scan)
+func Scan(scan sqldb.Scanner) (*store.Thread, error) { return scanWith(scan) }
+
+// scanWith is Scan for a query with more columns.
+func scanWith(scan sqldb.Scanner, more ...any) (*store.Thread, error) {
+	r, err := scanRowWith(scan, more...)
 	if err != nil {
 		return nil, err
 	}
 	return &r.Thread, nil
 }
 
-func scanRow(scan sqldb.Scanner) (*row, error) {
+func scanRow(scan sqldb.Scanner) (*row, error) { return scanRowWith(scan) }
+
+func scanRowWith(scan sqldb.Scanner, more ...any) (*row, error) {
 	var r row
 	t := &r.Thread
 	var arguments, child, fields sqldb.Text
 	var counted, scoped string
 	var asleep txn.Sleep
-	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.OriginAgent, &t.DeclaredAgent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
+	if err := scan(append([]any{&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.OriginAgent, &t.DeclaredAgent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &t.OriginID, &t.ForkIndex, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
 		&scoped, &t.EnvRoot, &t.Waits, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
 		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,
-		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
+		&t.ObjectUID, &t.NamespaceUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep}, more...)...); err != nil {
 		return nil, err
 	}
 	r.arguments, r.fields = clearLeftOut(&arguments), clearLeftOut(&fields)

@@ -16,13 +16,14 @@ import (
 func (s Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
 	w := &store.Work{}
 	err := s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) (err error) {
-		if w.Thread, err = Scan(c.One(ctx, queries.Thread, threadID)); err != nil {
+		var key int64
+		if w.Thread, err = scanWith(c.One(ctx, queries.ThreadAndKey, threadID), &key); err != nil {
 			return err
 		}
-		if w.Inbox, err = sqldb.List(ctx, c, inbox.Scan, queries.InboxOf, threadID); err != nil {
+		if w.Inbox, err = sqldb.List(ctx, c, inbox.Scan, queries.Inbox, key); err != nil {
 			return err
 		}
-		w.Run, err = runs.ScanOf(threadID)(c.One(ctx, queries.Runs, threadID, 1, 0))
+		w.Run, err = runs.ScanOf(threadID)(c.One(ctx, queries.NewestRun, key))
 		if errors.Is(err, store.ErrNotFound) {
 			w.Run, err = nil, nil
 		}

@@ -153,9 +153,11 @@ func (t *Tx) flush() error {
 		h.Second = t.Now / time.Second.Microseconds()
 		args := []any{h.version, h.LastSeq, h.Counts.String(), h.Queued, h.Waiting, h.Running, t.Now, h.Appended, h.UserAt}
 		query := queries.UpdateHead
-		if h.WorkSince != h.workBefore || h.Second != h.SecondBefore {
-			query = queries.UpdateHeadIndexed
-			args = append(args, h.WorkSince, h.Second)
+		switch {
+		case h.Second != h.SecondBefore:
+			query, args = queries.UpdateHeadIndexed, append(args, h.WorkSince, h.Second)
+		case h.WorkSince != h.workBefore:
+			query, args = queries.UpdateHeadWork, append(args, h.WorkSince)
 		}
 		if err := t.writeHead(h, query, append(args, h.Key)...); err != nil {
 			return err

@@ -22,10 +22,12 @@ func guarded(update string) string {
 	return `WITH hit AS (` + update + ` AND version = ? RETURNING 1) SELECT 1 / count(*) FROM hit`
 }
 
-var (
-	qGuardedHead        = guarded(queries.UpdateHead)
-	qGuardedHeadIndexed = guarded(queries.UpdateHeadIndexed)
-)
+// qGuardedHeads are the guarded forms of the updates of a head.
+var qGuardedHeads = map[string]string{
+	queries.UpdateHead:        guarded(queries.UpdateHead),
+	queries.UpdateHeadWork:    guarded(queries.UpdateHeadWork),
+	queries.UpdateHeadIndexed: guarded(queries.UpdateHeadIndexed),
+}
 
 // loadHeads locks and reads the heads of the batch's threads.
 func (ps *pipe) loadHeads(ctx context.Context) error {
@@ -84,11 +86,7 @@ func (ps *pipe) writeHead(ctx context.Context, h *Head, query string, args ...an
 	if !ps.unlocked {
 		return ps.Write(ctx, query, args...)
 	}
-	guard := qGuardedHead
-	if query == queries.UpdateHeadIndexed {
-		guard = qGuardedHeadIndexed
-	}
-	ps.guards = append(ps.guards, statement{guard, append(args, h.version-1)})
+	ps.guards = append(ps.guards, statement{qGuardedHeads[query], append(args, h.version-1)})
 	return nil
 }
 

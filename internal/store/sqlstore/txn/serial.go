@@ -27,13 +27,14 @@ type serial struct {
 	quotas  func(namespace string) store.Quotas
 	conn    *sqldb.Conn
 	cache   headCache
+	facts   facts
 }
 
 var _ committer = (*serial)(nil)
 
 func (s *serial) commit(batch []*job) {
 	if err := s.runBatch(batch); err != nil {
-		s.cache = headCache{} // what was written may be unknown
+		s.cache, s.facts = headCache{}, nil // what was written may be unknown
 		failAll(batch, err)
 	}
 	if s.conn != nil && s.conn.Failed {
@@ -70,7 +71,10 @@ func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done
 	if err := c.Write(ctx, c.Dialect.Begin); err != nil {
 		return false, err
 	}
-	ss := &serialSession{Conn: c, cache: &s.cache, heads: map[string]*Head{}, pessimistic: pessimistic}
+	if s.facts == nil {
+		s.facts = facts{}
+	}
+	ss := &serialSession{Conn: c, cache: &s.cache, facts: s.facts, heads: map[string]*Head{}, pessimistic: pessimistic}
 	wrote := false
 	for _, j := range batch {
 		ok, again, err := s.runJob(ctx, ss, j, pessimistic && len(batch) > 1)
@@ -119,6 +123,9 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	if j.err = t.run(j.fn); j.err == nil && ss.pessimistic {
 		j.err = end(ctx, ss, s.dialect, t.endings)
 	}
+	if j.err != nil {
+		clear(ss.facts)
+	}
 	switch {
 	case c.Failed:
 		return false, false, j.err // the database has aborted the transaction
@@ -143,6 +150,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 
 // rollback ends the transaction. When that fails, the connection is closed, which also ends the transaction.
 func (s *serial) rollback(c *sqldb.Conn) {
+	clear(s.facts)
 	if err := c.Write(context.Background(), "ROLLBACK"); err != nil {
 		c.Failed = true
 	}
@@ -161,6 +169,7 @@ func (s *serial) close() error {
 type serialSession struct {
 	*sqldb.Conn
 	cache *headCache
+	facts facts
 	// heads holds the heads of threads as the transactions of the batch so far have left them.
 	heads       map[string]*Head
 	pessimistic bool

@@ -25,7 +25,7 @@ func TestTransactionsOfACommitEndTogether(t *testing.T) {
 	}
 	s := &serial{dialect: &sqldb.Dialect{Begin: "BEGIN IMMEDIATE", Classify: sqldb.ClassifySQLite}, now: func() int64 { return 1 },
 		open: func(ctx context.Context, writes bool) (sqldb.Link, error) {
-			return sqldb.ConnectSQLite(ctx, db.Driver(), file, writes)
+			return sqldb.ConnectSQLite(ctx, file, writes)
 		}}
 	defer s.close()
 

@@ -26,11 +26,11 @@ const maxText = 2 << 10
 
 // QueueOfThread queues deliveries of something that happened in a thread, for each webhook that wants to be told. An empty
 // agent stands for the thread's own. subject says which of the thread's events it is, so that a repeat changes nothing.
-func QueueOfThread(t *txn.Tx, h *txn.Head, event, agent, subject string, data map[string]any) error {
+func QueueOfThread(t *txn.Tx, h *txn.Head, event, agent, subject string, data func() map[string]any) error {
 	if none, err := noWebhooks(t); none || err != nil {
 		return err
 	}
-	body, err := encode(data)
+	body, err := encode(data())
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,11 @@ func noWebhooks(t *txn.Tx) (bool, error) {
 	if !t.OneWriter() {
 		return false, nil
 	}
-	var one int
-	found, err := sqldb.Found(t.Row(t.Ctx, queries.AnyWebhook, nil, &one))
-	return !found, err
+	has, err := t.Fact(txn.HasWebhooks, func() (bool, error) {
+		var one int
+		return sqldb.Found(t.Row(t.Ctx, queries.AnyWebhook, nil, &one))
+	})
+	return !has, err
 }
 
 // deliveriesDue notifies subscribers that there may be deliveries that are due.
@@ -94,6 +96,7 @@ func listOf(texts []string) string {
 // SetWebhooks implements store.WebhookStore.
 func (s Store) SetWebhooks(ctx context.Context, all []store.Webhook) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		t.ForgetFact(txn.HasWebhooks)
 		var have []string
 		if err := t.Rows(t.Ctx, queries.Webhooks, nil, func(scan sqldb.Scanner) error {
 			var id string
