@@ -32,11 +32,11 @@ var _ = Describe("The memory of answers of models", Label("K8S-12", "AGT-06"), f
 			handler(w, r)
 		}))
 		DeferCleanup(server.Close)
-		budget = membudget.New(8<<20, 300*time.Millisecond)
+		budget = membudget.New(8<<20, 1500*time.Millisecond)
 		var err error
 		client, err = openai.New(model.Config{Namespace: "ns", Name: "gpt", APIKey: canary, Spec: skeinv1.ModelSpec{
 			Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: server.URL + "/v1",
-			Timeout: &metav1.Duration{Duration: time.Minute}, IdleTimeout: &metav1.Duration{Duration: 100 * time.Millisecond},
+			Timeout: &metav1.Duration{Duration: time.Minute}, IdleTimeout: &metav1.Duration{Duration: 500 * time.Millisecond}, // less than a call waits for memory
 		}})
 		Expect(err).NotTo(HaveOccurred())
 	})
