@@ -136,6 +136,7 @@ func identity() (string, error) {
 
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager. It returns the engine.
 func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner, d *draining) (drainer, error) {
+	collectByHeap()
 	if err := o.openMemory(metrics.Registry); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync/atomic"
+)
+
+const (
+	// leastGarbage is how many bytes of garbage may gather beside a small heap before a collection. Go's own setting would be as much as is in use, and a
+	// manager with little in its cache would spend more time on collections than it needs to.
+	leastGarbage = 48 << 20
+	// mostGarbage is how many may gather beside a large heap: one that holds 100,000 Threads, for example. Go's setting would double it.
+	mostGarbage = 128 << 20
+	// leastGCPercent bounds what collections cost where the heap is so large that mostGarbage is little beside it.
+	leastGCPercent = 40
+)
+
+// gcPercent returns the setting of the garbage collector (GOGC) for a heap with so many bytes in use.
+func gcPercent(live uint64) int {
+	garbage := min(max(live, leastGarbage), mostGarbage)
+	return max(int(garbage*100/max(live, 1<<20)), leastGCPercent)
+}
+
+// collectByHeap sets the garbage collector after each collection to what gcPercent returns, unless the environment sets it (GOGC).
+func collectByHeap() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	c := &collector{}
+	c.percent.Store(100) // Go's own
+	c.watch()
+}
+
+// collector has the present setting.
+type collector struct{ percent atomic.Int64 }
+
+// watch calls adjust after the next collection. The cleanup of a value that nothing refers to runs after each.
+func (c *collector) watch() {
+	sentinel := new([16]byte) // larger than what the runtime puts together with other values
+	runtime.AddCleanup(sentinel, (*collector).adjust, c)
+}
+
+func (c *collector) adjust() {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() == metrics.KindUint64 {
+		// To set it stops all goroutines for a moment, so small differences are left alone.
+		if want, is := gcPercent(sample[0].Value.Uint64()), int(c.percent.Load()); want*10 < is*9 || want*10 > is*11 {
+			debug.SetGCPercent(want)
+			c.percent.Store(int64(want))
+		}
+	}
+	c.watch()
+}

@@ -1,0 +1,33 @@
+package app
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("The garbage collector", func() {
+	DescribeTable("is set by what is in use",
+		func(live uint64, percent int) { Expect(gcPercent(live)).To(Equal(percent)) },
+		Entry("of an empty heap", uint64(0), 4800),
+		Entry("of a small heap: 48 MiB of garbage", uint64(16<<20), 300),
+		Entry("of a middling heap: as much garbage as is in use", uint64(100<<20), 100),
+		Entry("of a large heap: 128 MiB of garbage", uint64(256<<20), 50),
+		Entry("of a heap that is larger still: a share of it", uint64(4<<30), 40),
+	)
+
+	It("is set again after each collection", func() {
+		DeferCleanup(debug.SetGCPercent, debug.SetGCPercent(100))
+		c := &collector{}
+		c.watch()
+		for range 2 {
+			c.percent.Store(1) // far from what any heap asks for
+			Eventually(func() int64 {
+				runtime.GC()
+				return c.percent.Load()
+			}).Should(BeNumerically(">=", leastGCPercent))
+		}
+	})
+})
