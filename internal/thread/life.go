@@ -57,6 +57,22 @@ func (s *Service) FinishRemovals(ctx context.Context) (finished int, err error) 
 	return s.store.FinishRemovals(ctx, s.clock.Now().Add(-removalAge).UnixMicro(), 0)
 }
 
+// remnantsPage is how many remnants of conversations one query looks at.
+const remnantsPage = 500
+
+// SweepRemnants removes what conversations have left for forks that do not read it any more, page by page. It returns how many conversations
+// had left something.
+func (s *Service) SweepRemnants(ctx context.Context) (removed int, err error) {
+	for last := int64(0); ; {
+		var n int
+		last, n, err = s.store.SweepRemnants(ctx, last, remnantsPage)
+		removed += n
+		if err != nil || last == 0 {
+			return removed, err
+		}
+	}
+}
+
 // PurgeRetained removes everything that is stored of a retained thread of a namespace. It returns store.ErrNotFound
 // when the namespace has no such thread, and store.ErrNotRetained when the thread has an object: delete that instead.
 func (s *Service) PurgeRetained(ctx context.Context, namespace, namespaceUID, id string) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, and contents of files that nothing
-// refers to. Such contents are rare: a crash leaves them behind between writing bytes and
+// sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, messages that were kept for forks, and contents of
+// files that nothing refers to. Such contents are rare: a crash leaves them behind between writing bytes and
 // writing their row.
 const sweepEvery = time.Hour
 
@@ -42,6 +42,11 @@ func (s *sweeper) sweep(ctx context.Context) {
 		s.log.Error(err, "purge old data of deleted Threads; the next sweep tries again", "purged", purged)
 	} else if purged > 0 {
 		s.log.Info("purged data of Threads that were deleted long ago", "count", purged)
+	}
+	remnants, err := s.threads.SweepRemnants(ctx)
+	swept.WithLabelValues("remnants").Add(float64(remnants))
+	if err != nil && ctx.Err() == nil {
+		s.log.Error(err, "sweep messages that no fork reads any more; the next sweep tries again")
 	}
 	removed, err := s.threads.Sweep(ctx)
 	if err != nil && ctx.Err() == nil {

@@ -13,6 +13,9 @@ func init() {
 	}
 	add("contents", queries.Contents, 1)
 	add("object size", queries.ObjectSize, 1)
+	add("remnants of", queries.RemnantsOf, 1)
+	add("is unread", queries.IsUnread, 1)
+	add("remnants", queries.Remnants, 2)
 	add("forget swept", queries.ForgetSwept, 1)
 	add("file usage", queries.FileUsage, 1)
 }

@@ -35,6 +35,7 @@ func describeForkModel(e *env) {
 					"purge":    f.purge,
 					"destroy":  f.destroy,
 					"relate":   f.relate,
+					"sweep":    f.sweep,
 					"":         f.check,
 				})
 				for len(f.threads) > 0 {
@@ -226,6 +227,12 @@ func (f *forkModel) purge(t *rapid.T) {
 	}
 	maps.DeleteFunc(f.links, func(l forkLink, _ int) bool { return l.parent == id || l.child == id })
 	f.threads = slices.Delete(f.threads, i, i+1)
+}
+
+func (f *forkModel) sweep(t *rapid.T) {
+	if _, _, err := f.store.SweepRemnants(f.ctx, 0, 1000); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f *forkModel) destroy(t *rapid.T) {

@@ -35,7 +35,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		e := &env{}
 		BeforeEach(func() { e.start(newBackend()) })
 		for _, part := range []func(*env){
-			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
+			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeRemnants, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeFiringCosts, describeMissed, describeSchedules, describeEffectArgs, describeNotifications, describeWebhooks,
 			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeSummaries, describeRelated, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeNamesakes, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeChildCounts, describeQuotas, describeMessageBytes, describeStatistics, describeNamespaces, describeRoundTrips,

@@ -1,13 +1,11 @@
 package messages
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/runs"
-	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -143,38 +141,6 @@ func logRemoval(t *txn.Tx, h *txn.Head, s Segment) error {
 	h.LastSeq += n
 	h.Touch(store.ChangedLog)
 	return err
-}
-
-// CollectLeft removes remnants of threads that no fork reads any more.
-func CollectLeft(ctx context.Context, db *txn.DB) error {
-	unread, err := sqldb.ReadColumn[int64](ctx, db.Readers, queries.Unread)
-	if err != nil {
-		return err
-	}
-	for _, key := range unread {
-		for n := Slice; n == Slice; {
-			if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-				n, err = t.Exec(t.Ctx, queries.PurgeMessages, key, key, Slice)
-				return err
-			}); err != nil {
-				return err
-			}
-		}
-		if err := db.Writer.Do(ctx, func(t *txn.Tx) error {
-			return dropRemnant(t, key)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropRemnant removes a remnant without messages.
-func dropRemnant(t *txn.Tx, key int64) error {
-	if err := t.Write(t.Ctx, queries.DropMessageUses, key); err != nil {
-		return err
-	}
-	return t.Write(t.Ctx, queries.DeleteThread, key)
 }
 
 // Truncate removes the messages after a message or an index.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/google/uuid"
+	"maps"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
@@ -152,12 +152,6 @@ func handOver(t *txn.Tx, h *txn.Head, cut int64) (view int64, err error) {
 	return view, nil
 }
 
-// remnant makes a thread row without a writer, which no list shows.
-func remnant(t *txn.Tx) (key int64, err error) {
-	err = t.Row(t.Ctx, queries.InsertLeft, []any{"left:" + uuid.NewString(), t.Now}, &key)
-	return key, err
-}
-
 // trim ends a thread at a cut: what follows is not part of it any more, even where the rows are still there.
 func trim(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts) error {
 	if err := t.Write(t.Ctx, queries.TrimSegment, cut, h.Key, cut, cut); err != nil {
@@ -179,8 +173,9 @@ func trim(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts) error {
 }
 
 // FinishRemoval removes what is left of a removal, slice by slice. It reports whether one was under way. Several may
-// work on the same removal.
+// work on the same removal. It also removes remnants that had no other reader than what is removed.
 func FinishRemoval(ctx context.Context, db *txn.DB, id string) (was bool, err error) {
+	sources := map[int64]bool{}
 	for more := true; more; {
 		if err := db.Writer.Do(ctx, func(t *txn.Tx) error {
 			more = false
@@ -195,16 +190,16 @@ func FinishRemoval(ctx context.Context, db *txn.DB, id string) (was bool, err er
 				return nil
 			}
 			more, was = true, true
-			return slice(t, h)
+			return slice(t, h, sources)
 		}, id); err != nil {
 			return was, fmt.Errorf("remove messages of thread %s: %w", id, err)
 		}
 	}
-	return was, nil
+	return was, CollectLeft(ctx, db, slices.Sorted(maps.Keys(sources)))
 }
 
-// slice removes the next rows of a removal, or ends it when none are left.
-func slice(t *txn.Tx, h *txn.Head) error {
+// slice removes the next rows of a removal, or ends it when none are left. It adds the threads from which these were inherited to sources.
+func slice(t *txn.Tx, h *txn.Head, sources map[int64]bool) error {
 	r, err := removalOf(t.Ctx, t, h.Key)
 	if err != nil {
 		return err
@@ -222,7 +217,7 @@ func slice(t *txn.Tx, h *txn.Head) error {
 			r.late = NoneLate
 		}
 	case r.view != 0:
-		if err := r.sliceInherited(t, h); err != nil {
+		if err := r.sliceInherited(t, h, sources); err != nil {
 			return err
 		}
 	case r.own > r.lo:
@@ -269,8 +264,8 @@ func (r *removal) log(t *txn.Tx, h *txn.Head, source, from, to, n int64) error {
 }
 
 // sliceInherited removes the newest slice of the inherited messages that the view of r has: it logs their deletion, and takes their rows out
-// of the view. If the view has none, sliceInherited deletes the view.
-func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
+// of the view. If the view has none, sliceInherited deletes the view. It adds the thread that has the rows to sources.
+func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head, sources map[int64]bool) error {
 	s, err := r.lastInherited(t)
 	if errors.Is(err, store.ErrNotFound) {
 		err = dropRemnant(t, r.view)
@@ -280,6 +275,7 @@ func (r *removal) sliceInherited(t *txn.Tx, h *txn.Head) error {
 	if err != nil {
 		return err
 	}
+	sources[s.Source] = true
 	from, n, err := newest(t, s.Source, s.Lo, s.Hi)
 	if err != nil {
 		return err

@@ -49,8 +49,14 @@ const (
 		depth, terminated_at, terminated_reason, registry_status) VALUES (?, '', '', '', '', '', '', ?, '', '', '', 0, 0, '', '') RETURNING key`
 	MoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND seq <= ? AND EXISTS (SELECT 1 FROM message_segment s
 		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
-	Unread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key)
-		AND NOT EXISTS (SELECT 1 FROM message_cut c WHERE c.view_key = t.key OR c.left_key = t.key) LIMIT 100`
+	// RemnantsOf returns the remnants that the segments of a thread name.
+	RemnantsOf = `SELECT DISTINCT s.source FROM message_segment s JOIN thread t ON t.key = s.source WHERE s.thread = ? AND t.namespace = ''`
+	// IsUnread returns whether a remnant has no reader.
+	IsUnread = `SELECT ` + unread + ` FROM thread t WHERE t.key = ? AND t.namespace = ''`
+	// Remnants returns the remnants after a key, and whether each has no reader.
+	Remnants = `SELECT t.key, ` + unread + ` FROM thread t WHERE t.namespace = '' AND t.key > ? ORDER BY t.key LIMIT ?`
+	unread   = `CASE WHEN EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key)
+		OR EXISTS (SELECT 1 FROM message_cut c WHERE c.view_key = t.key OR c.left_key = t.key) THEN 0 ELSE 1 END`
 
 	// The creation of removed messages stays in the log, which only grows (LOG-03).
 	LogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)

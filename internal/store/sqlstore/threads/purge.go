@@ -17,12 +17,14 @@ import (
 const reasonDeleted = "deleted"
 
 // PurgeThread implements store.Store. It first revokes the thread's lease and ends its conversation, so that no reader
-// sees a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated.
+// sees a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated. What it leaves of
+// remnants that only this thread has read is for SweepRemnants.
 func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
 	var key int64
 	var childOf string // the namespace of a child
+	var remnants []int64
 	for {
-		key, childOf, err = s.endForPurge(ctx, id)
+		key, childOf, remnants, err = s.endForPurge(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil
 		}
@@ -55,11 +57,11 @@ func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err 
 	if childOf != "" {
 		_ = s.addManyChanges(ctx, childOf) // the thread is purged: the next purge or reservation makes up for what failed here
 	}
-	return freed, messages.CollectLeft(ctx, s.DB)
+	return freed, messages.CollectLeft(ctx, s.DB, remnants)
 }
 
-// endForPurge ends a thread that is to be purged, and returns its key, and its namespace if it is a child.
-func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf string, err error) {
+// endForPurge ends a thread that is to be purged, and returns its key, its namespace if it is a child, and the remnants that it has read.
+func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf string, remnants []int64, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
 		h, err := t.Head(id)
 		if err != nil {
@@ -78,6 +80,9 @@ func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf s
 		if err := runs.AddOpen(t, h); err != nil {
 			return err
 		}
+		if remnants, err = messages.RemnantsOf(t, h); err != nil {
+			return err
+		}
 		// The relationships are released one by one, with those that no message has.
 		if err := messages.Remove(t, h, 0, nil, messages.NoneLate, false); err != nil {
 			return err
@@ -91,7 +96,7 @@ func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf s
 		}
 		return end(t, h, store.ReasonPurged)
 	}, id)
-	return key, childOf, err
+	return key, childOf, remnants, err
 }
 
 // releaseStep is how many relationships one transaction of a purge removes. Each also writes the other thread.
