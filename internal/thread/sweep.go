@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gocloud.dev/blob"
@@ -16,6 +17,9 @@ const (
 	sweepAge = 24 * time.Hour
 	// sweepPage is how many objects one call of the store checks.
 	sweepPage = 500
+	// listPage is how many objects a page of the bucket has at most; those of S3 have no more than 1,000. A file:// bucket reads a folder
+	// from its beginning for each page. newObject spreads the objects over 256 folders, so up to 2.5 million of them take one page a folder.
+	listPage = 10_000
 )
 
 // Sweep removes what crashes have left in the bucket: objects that were without contents at a sweep a day ago and still
@@ -39,18 +43,30 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 		if token = l.next; len(token) == 0 {
 			folders, token = folders[1:], blob.FirstPageToken
 		}
-		forgotten, err := s.store.SweepObjects(ctx, l.page, before)
-		if err != nil {
-			return removed, err
-		}
-		for _, o := range forgotten {
-			if err := s.blobs.bucket.Delete(ctx, o); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-				return removed, fmt.Errorf("remove %s: %w", o, unavailable(err))
+		for page := range slices.Chunk(l.page, sweepPage) {
+			n, err := s.sweepObjects(ctx, page, before)
+			removed += n
+			if err != nil {
+				return removed, err
 			}
-			removed++
 		}
 	}
 	return removed, busy
+}
+
+// sweepObjects removes those of some objects that are to be removed, and returns how many it removed.
+func (s *Service) sweepObjects(ctx context.Context, page []string, before int64) (removed int, err error) {
+	forgotten, err := s.store.SweepObjects(ctx, page, before)
+	if err != nil {
+		return 0, err
+	}
+	for _, o := range forgotten {
+		if err := s.blobs.bucket.Delete(ctx, o); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return removed, fmt.Errorf("remove %s: %w", o, unavailable(err))
+		}
+		removed++
+	}
+	return removed, nil
 }
 
 // listed is a page of the objects of a folder, the folders in it, and the token of the next page; no token at the end.
@@ -61,7 +77,7 @@ type listed struct {
 
 func (s *Service) listObjects(ctx context.Context, folder string, token []byte) (listed, error) {
 	l, err := listAgain(ctx, func() (l listed, err error) {
-		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, &blob.ListOptions{Prefix: folder, Delimiter: "/"})
+		objects, next, err := s.blobs.bucket.ListPage(ctx, token, listPage, &blob.ListOptions{Prefix: folder, Delimiter: "/"})
 		l.next = next
 		for _, o := range objects {
 			if o.IsDir {

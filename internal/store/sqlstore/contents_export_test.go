@@ -13,6 +13,8 @@ func init() {
 	}
 	add("contents", queries.Contents, 1)
 	add("object size", queries.ObjectSize, 1)
+	add("objects in use", queries.ObjectsInUse, queries.ObjectsAtOnce)
+	add("orphans seen", queries.OrphansSeen, queries.ObjectsAtOnce)
 	add("remnants of", queries.RemnantsOf, 1)
 	add("is unread", queries.IsUnread, 1)
 	add("remnants", queries.Remnants, 2)

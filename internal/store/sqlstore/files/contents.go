@@ -8,7 +8,6 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
-	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -96,68 +95,4 @@ func (s Store) Contents(ctx context.Context, digest string) (object string, err 
 		return "", fmt.Errorf("contents %s: %w", digest, err)
 	}
 	return object, nil
-}
-
-// sweptKept is how much longer than an upload can wait for its row the store remembers that an object was swept.
-const sweptKept = 7 * 24 * time.Hour
-
-// SweepObjects implements store.Store.
-func (s Store) SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error) {
-	var unknown []string
-	err = s.DB.Readers.Read(ctx, func(c *sqldb.Conn) error {
-		unknown = nil
-		for _, o := range objects {
-			var size int64
-			err := c.Row(ctx, queries.ObjectSize, []any{o}, &size)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			if err != nil || size < 0 {
-				unknown = append(unknown, o)
-			}
-		}
-		return nil
-	})
-	if err != nil || len(unknown) == 0 {
-		return nil, err
-	}
-	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		remove = nil
-		if err := t.Write(t.Ctx, queries.ForgetSwept, before-sweptKept.Microseconds()); err != nil {
-			return err
-		}
-		for _, o := range unknown {
-			old, err := sweepObject(t, o, before)
-			if err != nil {
-				return err
-			}
-			if old {
-				remove = append(remove, o)
-			}
-		}
-		return nil
-	})
-	return remove, err
-}
-
-// sweepObject reports whether an object is to be removed: it was seen without contents long ago, and nothing can refer
-// to it any more. The unique names in table contents guarantee the latter: the insert of a row with the object's name
-// waits for transactions that are about to refer to the object, and later ones find it swept.
-func sweepObject(t *txn.Tx, object string, before int64) (remove bool, err error) {
-	var seen int64
-	err = t.Row(t.Ctx, queries.OrphanSeen, []any{object}, &seen)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, t.Write(t.Ctx, queries.NoteOrphan, object, t.Now)
-	}
-	if err != nil || seen > before {
-		return false, err
-	}
-	if _, err := t.Exec(t.Ctx, queries.SweepContents, object, object, t.Now); err != nil {
-		return false, err
-	}
-	var size int64
-	if err := t.Row(t.Ctx, queries.ObjectSize, []any{object}, &size); err != nil {
-		return false, err
-	}
-	return size < 0, t.Write(t.Ctx, queries.DropOrphan, object)
 }

@@ -7,7 +7,18 @@ import (
 // ContentsAtOnce is how many contents one query names. The number is constant, so that the query is prepared once.
 const ContentsAtOnce = 200
 
-var someContents = `(` + strings.TrimSuffix(strings.Repeat("?, ", ContentsAtOnce), ", ") + `)`
+// ObjectsAtOnce is how many objects of the bucket one query names.
+const ObjectsAtOnce = 500
+
+var someContents, someObjects = parameters(ContentsAtOnce), parameters(ObjectsAtOnce)
+
+func parameters(n int) string { return `(` + strings.TrimSuffix(strings.Repeat("?, ", n), ", ") + `)` }
+
+// Queries that say of objects of the bucket which of them contents have, and which were without before.
+var (
+	ObjectsInUse = `SELECT object FROM contents WHERE object IN ` + someObjects + ` AND size >= 0`
+	OrphansSeen  = `SELECT object, seen_at FROM orphan_object WHERE object IN ` + someObjects
+)
 
 // Queries that free the contents which no file refers to any more, as files.freeContents does one by one.
 var (
@@ -60,7 +71,6 @@ const (
 	// more.
 	SweepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES ('swept ' || ?, ?, -1, ?) ON CONFLICT DO NOTHING`
 	ForgetSwept   = `DELETE FROM contents WHERE size < 0 AND used_at < ?`
-	OrphanSeen    = `SELECT seen_at FROM orphan_object WHERE object = ?`
 	NoteOrphan    = `INSERT INTO orphan_object (object, seen_at) VALUES (?, ?) ON CONFLICT (object) DO NOTHING`
 	DropOrphan    = `DELETE FROM orphan_object WHERE object = ?`
 
