@@ -11,9 +11,13 @@ import (
 // ErrSearchText means that a search text cannot be searched for. The wrapping error says why.
 var ErrSearchText = errors.New("nothing to search for")
 
+// MaxRanked is how many matches a search ranks: the newest ones, so that a word which most messages have costs no more in a large database.
+// Older matches are not found. A search within a thread or a namespace ranks the newest matches there.
+const MaxRanked = 10_000
+
 // Searcher finds messages by their text (THR-16).
 type Searcher interface {
-	// Search returns matching messages, the best first, and reports whether there are more. It sees everything that was
+	// Search returns matching messages, the best first among the newest MaxRanked, and reports whether there are more. It sees everything that was
 	// acknowledged before it began. Inherited messages of a fork are found once, under the thread that they come from.
 	// An error that is ErrSearchText is the caller's mistake.
 	Search(ctx context.Context, q SearchQuery) (hits []SearchHit, more bool, err error)

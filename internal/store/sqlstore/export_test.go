@@ -30,6 +30,14 @@ func SetBlockSeqs(n int64) { txn.BlockSeqs = n }
 // SetSlice sets messages.Slice, so that few messages take as many slices as thousands usually do.
 func SetSlice(n int64) { messages.Slice = n }
 
+// SetRanked sets search.Ranked.
+func SetRanked(n int64) { search.Ranked = n }
+
+// SearchPlan returns how the database executes a search.
+func (s *Store) SearchPlan(ctx context.Context, conditions string) (plan []string, err error) {
+	return s.Plan(ctx, queries.SearchSQLite(conditions), "word", search.Ranked, 100, 0)
+}
+
 // SetCompared sets search.Compared.
 func SetCompared(n int64) { search.Compared = n }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -228,6 +229,17 @@ var _ = Describe("SQLite's plans", func() {
 			plan, err := s.Plan(ctx, sqlstore.Queries[name].Text, nil, nil, nil)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan).To(ConsistOf(HavePrefix(want)), name)
+		}
+	})
+
+	It("rank the newest matches of a search, whose index gives them in that order", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		for _, conditions := range []string{"", " AND t.id = 't'", " AND t.namespace IN ('n')", " AND m.role = 'user'"} {
+			plan, err := s.SearchPlan(ctx, conditions)
+			Expect(err).NotTo(HaveOccurred())
+			i := slices.IndexFunc(plan, func(step string) bool { return strings.HasPrefix(step, "SCAN message_text VIRTUAL TABLE") })
+			Expect(i).To(BeNumerically(">", 0), "%s: %v", conditions, plan)
+			Expect(plan[slices.Index(plan, "CO-ROUTINE r"):slices.Index(plan, "SCAN r")]).NotTo(ContainElement(ContainSubstring("TEMP B-TREE")), "%s: %v", conditions, plan)
 		}
 	})
 

@@ -10,6 +10,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
+// ranked is how many matches a search of the suites ranks.
+const ranked = 20
+
 func describeSearch(e *env) {
 	Describe("a search", Label("THR-16"), func() {
 		found := func(ctx SpecContext, q store.SearchQuery) []string {
@@ -100,6 +103,40 @@ func describeSearch(e *env) {
 				n, more := page(c.q)
 				Expect([]any{n, more}).To(Equal([]any{c.n, c.more}), "%+v", c.q)
 			}
+		})
+
+		It("ranks and finds the newest matches only, of what it is limited to", func(ctx SpecContext) {
+			a, b := e.threadIn(ctx, "a"), e.threadIn(ctx, "b")
+			const best = "word word word"
+			e.say(ctx, b, best)
+			e.say(ctx, a, best)
+			for i := range ranked - 2 {
+				e.say(ctx, a, fmt.Sprint("a word among others ", i))
+			}
+			all := text(ctx, "word")
+			Expect(all).To(HaveLen(ranked))
+			Expect(all[:2]).To(Equal([]string{best, best}), "it ranks all while there are no more")
+			e.say(ctx, a, "a word among others of a later time")
+			all = text(ctx, "word")
+			Expect(all).To(HaveLen(ranked))
+			Expect(all[:2]).To(HaveExactElements(best, HavePrefix("a word")), "the first one is the oldest")
+			e.say(ctx, a, "a word among others of a still later time")
+			Expect(text(ctx, "word")).To(And(HaveLen(ranked), HaveEach(HavePrefix("a word"))))
+
+			for _, q := range []store.SearchQuery{{ThreadID: b}, {Namespaces: []string{"b"}}} {
+				q.Text = "word"
+				Expect(found(ctx, q)).To(Equal([]string{best}), "%+v", q)
+			}
+			Expect(found(ctx, store.SearchQuery{Text: "word", ThreadID: a})).To(HaveLen(ranked))
+			page := store.SearchQuery{Text: "word", Limit: 15, Offset: 15}
+			hits, more, err := e.store.Search(ctx, page)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(hits).To(HaveLen(ranked - 15))
+			Expect(more).To(BeFalse())
+			page.Offset = 0
+			_, more, err = e.store.Search(ctx, page)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(more).To(BeTrue())
 		})
 
 		It("reflects edits and deletions of indexed messages", func(ctx SpecContext) {

@@ -3,12 +3,15 @@ package pgsuite
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/jackc/pgx/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
 )
 
 // openThrough opens a store with one connection that reads and one that writes, whose statements are counted.
@@ -56,5 +59,30 @@ var _ = Describe("A sweep of the bucket", Label("FIL-07"), func() {
 		many, tripsOfMany := sweep(append(others(4, 100), used...))
 		Expect(many-few).To(Equal(98), "each is noted")
 		Expect(tripsOfMany).To(Equal(trips))
+	})
+})
+
+var _ = Describe("A search", Label("THR-16"), func() {
+	It("finds messages by the index of their words, and computes those of the newest only", func(ctx SpecContext) {
+		d := newDatabase(ctx)
+		s, err := d.Open(nil)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		conn := connect(ctx, d)
+		for _, off := range []string{"enable_seqscan", "enable_sort"} { // an index that has the order would be taken
+			_, err := conn.Exec(ctx, "SET "+off+" = off")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		terms, err := store.ParseSearch("word")
+		Expect(err).NotTo(HaveOccurred())
+		query, _ := search.ByTSQuery(terms, "", nil, 20)
+		query = strings.NewReplacer("to_tsquery('simple', ?)", "to_tsquery('simple', 'word')", "LIMIT ?", "LIMIT 20", "OFFSET ?", "OFFSET 0").Replace(query)
+		rows, err := conn.Query(ctx, "EXPLAIN "+query)
+		Expect(err).NotTo(HaveOccurred())
+		steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		Expect(err).NotTo(HaveOccurred())
+		plan := strings.Join(steps, "\n")
+		Expect(strings.Count(plan, "Bitmap Index Scan on message_text")).To(Equal(1), plan)
+		Expect(plan).NotTo(ContainSubstring("Backward"))
 	})
 })

@@ -13,12 +13,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
+	"github.com/skein-dev/skein/internal/store/sqlstore/search"
 	"github.com/skein-dev/skein/internal/store/storetest"
 	"github.com/skein-dev/skein/internal/store/storetest/pgtest"
 )
 
 func TestPostgres(t *testing.T) {
 	messages.Slice = 12 // few messages take as many slices as thousands usually do
+	search.Ranked = 20
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore on PostgreSQL")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -13,6 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
+
+// Ranked is how many matches a search ranks. Tests set it lower.
+var Ranked int64 = store.MaxRanked
 
 // textStep is how many messages one transaction indexes, so that other writers need not wait long.
 const textStep = 500
@@ -81,8 +85,8 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 	if err := s.IndexMessages(ctx); err != nil {
 		return nil, false, err
 	}
-	query, args := s.DB.Dialect.Search(terms)
 	var where []string
+	var args []any
 	if q.Namespaces != nil {
 		among, names := queries.Placeholders(q.Namespaces)
 		where, args = append(where, `t.namespace IN `+among), append(args, names...)
@@ -97,10 +101,11 @@ func (s Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.Se
 	if q.Role != "" {
 		where, args = append(where, `m.role = ?`), append(args, string(q.Role))
 	}
+	var conditions strings.Builder
 	for _, cond := range where {
-		query += ` AND ` + cond
+		conditions.WriteString(` AND ` + cond)
 	}
-	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
+	query, args := s.DB.Dialect.Search(terms, conditions.String(), args, Ranked)
 	args = append(args, q.Limit+1, max(q.Offset, 0))
 	err = s.DB.Readers.Interruptible().Read(ctx, func(c *sqldb.Conn) error {
 		var size int64
@@ -146,8 +151,9 @@ func scanHit(scan sqldb.Scanner) (*store.SearchHit, error) {
 	return &hit, nil
 }
 
-// ByFTS5 writes the terms as an FTS5 query. Words are letters and digits only, so quotes need no escaping.
-func ByFTS5(terms []store.SearchTerm) (query string, args []any) {
+// ByFTS5 returns a query for the newest matches, the best first, in FTS5. conditions and their arguments restrict the messages. The arguments
+// of a page follow. Words are letters and digits only, so quotes need no escaping.
+func ByFTS5(terms []store.SearchTerm, conditions string, args []any, ranked int64) (query string, all []any) {
 	var wanted, unwanted []string
 	for _, t := range terms {
 		text := `"` + strings.Join(t.Words, " ") + `"`
@@ -161,11 +167,11 @@ func ByFTS5(terms []store.SearchTerm) (query string, args []any) {
 		}
 	}
 	match := `(` + strings.Join(wanted, ` AND `) + `)` + strings.Join(unwanted, ``)
-	return queries.SearchSQLite + ` WHERE ` + queries.MatchSQLite, []any{match}
+	return queries.SearchSQLite(conditions), slices.Concat([]any{match}, args, []any{ranked})
 }
 
-// ByTSQuery writes the terms as a tsquery of PostgreSQL.
-func ByTSQuery(terms []store.SearchTerm) (query string, args []any) {
+// ByTSQuery is ByFTS5 for PostgreSQL, with a tsquery.
+func ByTSQuery(terms []store.SearchTerm, conditions string, args []any, ranked int64) (query string, all []any) {
 	var parts []string
 	for _, t := range terms {
 		quoted := make([]string, len(t.Words))
@@ -184,8 +190,7 @@ func ByTSQuery(terms []store.SearchTerm) (query string, args []any) {
 		parts = append(parts, text)
 	}
 	match := strings.Join(parts, ` & `)
-	return `SELECT ` + queries.SearchColumns + `, CAST(ts_rank(` + queries.TextOfMessage + `, to_tsquery('simple', ?)) AS double precision) AS rank FROM message m` + queries.SearchJoin +
-		` WHERE m.content IS NOT NULL AND ` + queries.TextOfMessage + ` @@ to_tsquery('simple', ?) AND` + queries.Kept, []any{match, match}
+	return queries.SearchPostgres(conditions), slices.Concat([]any{match, match}, args, []any{ranked})
 }
 
 // Store searches messages.

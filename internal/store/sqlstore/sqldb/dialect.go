@@ -36,8 +36,9 @@ type Dialect struct {
 	Keys string
 	// ManyWriters says that transactions of several writers may commit in another order than they took their numbers.
 	ManyWriters bool
-	// Search returns the beginning of the query for messages that have the terms.
-	Search func(terms []store.SearchTerm) (query string, args []any)
+	// Search returns the query for a page of messages that have the terms, the best first. conditions, with their arguments, restrict the
+	// messages. The query ranks as many matches as ranked says, the newest ones. Its last two parameters are the limit and the offset of the page.
+	Search func(terms []store.SearchTerm, conditions string, args []any, ranked int64) (query string, all []any)
 	// SearchesByItself says that the database keeps its full-text index up to date.
 	SearchesByItself bool
 	// Size is the query for the size of the database in bytes, and Rows the one for the rows of the tables that grow.
