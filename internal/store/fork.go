@@ -8,14 +8,25 @@ import (
 var (
 	// ErrForkPoint means that the thread has no such message to fork or truncate at.
 	ErrForkPoint = errors.New("there is no such message")
+	// ErrForkSources means that a fork would read its messages from more than MaxForkSources threads, or in more than MaxForkSegments parts.
+	ErrForkSources = errors.New("a fork cannot have its messages from so many threads, or in so many parts")
 	// ErrRunning means that a run is in progress and must end first.
 	ErrRunning = errors.New("a run is under way")
+)
+
+const (
+	// MaxForkSources is from how many threads a fork may have its messages. Each fork of a fork reads one more, unless it is made before the
+	// first message of its origin.
+	MaxForkSources = 1000
+	// MaxForkSegments is in how many parts they may be. A message that a thread has inherited and then changed divides a part.
+	MaxForkSegments = 10_000
 )
 
 // Fork is the first op of CreateThread. The new thread has the messages of Origin up to one of them, and its files.
 //
 // No message is copied: the fork reads them from the origin. Neither thread sees what the other changes afterwards,
-// even when the other is truncated, destroyed or purged (REL-02). The cost does not grow with the number of messages.
+// even when the other is truncated, destroyed or purged (REL-02). The cost does not grow with the number of messages. It grows with the
+// number of threads that the messages come from, of parts that they are in, and of files. ErrForkSources bounds the first two.
 // Fork also changes the origin: both threads get a Relationship. It fails with ErrNotFound when the origin does not
 // exist, and with ErrForkPoint when it has no such message.
 type Fork struct {

@@ -32,7 +32,8 @@ type Point struct {
 // Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
 // and workspace, and none of its mode, caps, skills, queue, values, state and variables. Empty fields of n are taken
 // from the origin: the namespace, the agent, the user, the arguments and, with "Forked: " before it, the title. Fork is idempotent by
-// n.ID like Create. It returns store.ErrNotFound when the origin does not exist or is being purged. The origin only gets a relationship.
+// n.ID like Create. It returns store.ErrNotFound when the origin does not exist or is being purged, and an *InvalidError that wraps
+// store.ErrForkSources when its messages come from too many threads. The origin only gets a relationship.
 func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
 	origin, err := s.store.Thread(ctx, of.ThreadID)
 	if err != nil {
@@ -58,6 +59,9 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	}
 	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index, Newest: of.Newest, Seq: of.Seq}
 	t, created, err = s.Create(ctx, n)
+	if errors.Is(err, store.ErrForkSources) {
+		return nil, false, forkSourcesError(origin, err)
+	}
 	if !errors.Is(err, store.ErrForkPoint) {
 		return t, created, err
 	}
@@ -66,6 +70,15 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 		return nil, false, fmt.Errorf("origin of the fork is being deleted: %w", store.ErrNotFound)
 	}
 	return nil, false, err
+}
+
+// forkSourcesError says that the messages of a thread come from too many others, and what to do.
+func forkSourcesError(origin *store.Thread, cause error) error {
+	e := invalid("messageIndex", "the thread %s is a fork of a fork of many others, or many messages that it has from them were changed: a fork has its messages from "+
+		"at most %d threads, in at most %d parts. Fork at an earlier message, fork one of the earlier threads, or export the thread and import it as a new one",
+		origin.Name, store.MaxForkSources, store.MaxForkSegments)
+	e.cause = cause
+	return e
 }
 
 // ForkPoint returns the message at which a thread would be forked, or an *InvalidError when it has no such message. Of of,

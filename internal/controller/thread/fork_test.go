@@ -158,6 +158,23 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(wrong).To(beNotReady(skeinv1.ReasonInvalidSpec, "delete this Thread and create it without the annotation"))
 	})
 
+	It("reports a fork that would have its messages from too many threads, and what to do", func(ctx SpecContext) {
+		origin := create(ctx, "origin")
+		say(ctx, origin, 1)
+		r = newReconciler(e, func(o *thread.Options) {
+			o.Threads = domain.NewService(domain.Options{Store: unforkable{e.Store}, Clock: e.Clock})
+		})
+		const what = "from at most 1000 threads, in at most 10000 parts. Fork at an earlier message, fork one of the earlier threads, or export"
+		declared := create(ctx, "declared", of("origin", 0))
+		Expect(declared).To(beNotReady(skeinv1.ReasonInvalidSpec, what))
+		Expect(stalled(declared)).To(BeTrue())
+		asked := create(ctx, "asked", of("origin", 0), func(t *skeinv1.Thread) {
+			t.Annotations = map[string]string{skeinv1.AnnotationForkPoint: origin.ThreadID() + "/1"}
+		})
+		Expect(asked).To(beNotReady(skeinv1.ReasonForkPointLost, what))
+		Expect(stalled(asked)).To(BeTrue())
+	})
+
 	It("reports forks that form a circle", func(ctx SpecContext) {
 		create(ctx, "x", of("y"))
 		create(ctx, "y", of("z"))
@@ -193,3 +210,15 @@ var _ = Describe("The thread controller, of a Thread with spec.forkFrom", Label(
 		Expect(e.Store.Thread(ctx, string(create(ctx, "end", of("d100")).UID))).To(HaveValue(HaveField("Title", "Forked(101): Untitled")))
 	})
 })
+
+// unforkable is a store whose forks have their messages from too many threads.
+type unforkable struct{ store.Store }
+
+func (s unforkable) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
+	for _, op := range ops {
+		if _, fork := op.(*store.Fork); fork {
+			return nil, false, fmt.Errorf("1001 threads: %w", store.ErrForkSources)
+		}
+	}
+	return s.Store.CreateThread(ctx, t, ops...)
+}

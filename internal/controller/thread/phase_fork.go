@@ -47,6 +47,10 @@ func (r *Reconciler) fork(ctx context.Context, o *skeinv1.Thread, n *thread.NewT
 		return nil, lostForkPoint(from, "the message at which it was to be forked has been removed")
 	case errors.Is(err, store.ErrForkPoint):
 		return nil, noForkPoint(from, origin)
+	case errors.Is(err, store.ErrForkSources) && id != "":
+		return nil, &problem{skeinv1.ReasonForkPointLost, fmt.Sprintf("%v; then delete this Thread", err)}
+	case errors.Is(err, store.ErrForkSources):
+		return nil, &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf("spec.forkFrom: %v; then delete this Thread", err)}
 	case errors.Is(err, store.ErrNotFound) && id != "":
 		return nil, lostForkPoint(from, "the thread that was to be forked has been deleted")
 	case errors.Is(err, store.ErrNotFound): // it was purged since it was read

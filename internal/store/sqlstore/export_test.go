@@ -30,6 +30,11 @@ func SetBlockSeqs(n int64) { txn.BlockSeqs = n }
 // SetSlice sets messages.Slice, so that few messages take as many slices as thousands usually do.
 func SetSlice(n int64) { messages.Slice = n }
 
+// SetForkBounds sets messages.MaxSources and messages.MaxSegments.
+func SetForkBounds(sources, segments int64) {
+	messages.MaxSources, messages.MaxSegments = sources, segments
+}
+
 // SetRanked sets search.Ranked.
 func SetRanked(n int64) { search.Ranked = n }
 

@@ -45,6 +45,7 @@ func crashChild(dir, round string) error {
 func TestSQLStore(t *testing.T) {
 	sqlstore.SetBlockSeqs(8)
 	sqlstore.SetSlice(12)
+	sqlstore.SetForkBounds(40, 200)
 	sqlstore.SetRanked(20)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore")

@@ -37,7 +37,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		for _, part := range []func(*env){
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeRemnants, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeFiringCosts, describeMissed, describeSchedules, describeEffectArgs, describeNotifications, describeWebhooks,
-			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeSummaries, describeRelated, describeForkModel, describeSearch,
+			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkBounds, describeSummaries, describeRelated, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeNamesakes, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeChildCounts, describeQuotas, describeMessageBytes, describeStatistics, describeNamespaces, describeRoundTrips,
 		} {
 			part(e)

@@ -11,6 +11,13 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
+// A fork costs as many locks as it has sources, and as many rows as it has segments. Both grow by one with each fork of a fork, and segments by
+// two with each change of an inherited message. Tests set the bounds lower.
+var (
+	MaxSources  int64 = store.MaxForkSources
+	MaxSegments int64 = store.MaxForkSegments
+)
+
 // Fork makes a new thread begin with another thread's messages. It writes one row for each segment of the origin, and
 // the rows of files, whatever the number of messages.
 func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
@@ -71,20 +78,29 @@ func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 }
 
 // inherit copies the segments of the origin up to a sequence number to the fork, and adds one for the origin's own
-// messages. The origin and the threads that its segments read must be locked.
+// messages. The origin and the threads that its segments read must be locked. It fails with store.ErrForkSources when there are too many of
+// either.
 func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
-	all, err := Segments(t.Ctx, t, queries.Segments, o.Key, 0)
-	if err != nil {
-		return err
-	}
-	if cut > o.Base {
-		all = append(all, Segment{Lo: o.Base, Hi: cut, Source: o.Key})
-	}
-	for _, s := range all {
-		if s.Lo >= cut {
-			break
+	var segments, sources int64
+	if o.Base > 0 {
+		if err := t.Row(t.Ctx, queries.CountSegments, []any{o.Key, cut}, &segments, &sources); err != nil {
+			return err
 		}
-		if err := t.Write(t.Ctx, queries.PutSegment, h.Key, s.Lo, min(s.Hi, cut), s.Source); err != nil {
+	}
+	own := cut > o.Base
+	if own {
+		segments, sources = segments+1, sources+1 // as large as it can get
+	}
+	if segments > MaxSegments || sources > MaxSources {
+		return fmt.Errorf("%d parts of the messages of %d threads: %w", segments, sources, store.ErrForkSources)
+	}
+	if o.Base > 0 {
+		if err := t.Write(t.Ctx, queries.CopySegments, h.Key, cut, cut, o.Key, cut); err != nil {
+			return err
+		}
+	}
+	if own {
+		if err := t.Write(t.Ctx, queries.PutSegment, h.Key, o.Base, cut, o.Key); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 func TestPostgres(t *testing.T) {
 	messages.Slice = 12 // few messages take as many slices as thousands usually do
+	messages.MaxSources, messages.MaxSegments = 40, 200
 	search.Ranked = 20
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore on PostgreSQL")

@@ -16,12 +16,16 @@ const (
 
 	SegmentColumns = `s.thread, s.lo, s.hi, s.source`
 
-	Segments      = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
-	NextSegment   = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
-	SegmentFloor  = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
-	ReadersOf     = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
-	ReadersAt     = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
-	PutSegment    = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
+	Segments     = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
+	NextSegment  = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
+	SegmentFloor = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
+	ReadersOf    = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
+	ReadersAt    = `SELECT ` + SegmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
+	PutSegment   = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
+	// CopySegments copies the segments of a thread up to a sequence number.
+	CopySegments = `INSERT INTO message_segment (thread, lo, hi, source)
+		SELECT CAST(? AS BIGINT), lo, CASE WHEN hi > ? THEN CAST(? AS BIGINT) ELSE hi END, source FROM message_segment WHERE thread = ? AND lo < ?`
+	CountSegments = `SELECT count(*), count(DISTINCT source) FROM message_segment WHERE thread = ? AND lo < ?`
 	DeleteSegment = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
 	MoveSegment   = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
 	TrimSegment   = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`
