@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -33,7 +34,17 @@ func TestSweeperRemovesWhatNothingRefersTo(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = bucket.Close() }()
 
-	s := &sweeper{threads: thread.NewService(thread.Options{Store: st, Blobs: bucket, Clock: now}), clock: now, log: logr.Discard()}
+	threads := thread.NewService(thread.Options{Store: st, Blobs: bucket, Clock: now})
+	// What a fork does not read any more of a thread that was purged.
+	origin := store.Thread{ID: "origin", Namespace: "n", Agent: "a"}
+	_, _, err = st.CreateThread(ctx, origin, &store.AppendMessage{Message: &store.Message{ID: "m", Role: store.RoleUser}})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, _, err = st.CreateThread(ctx, store.Thread{ID: "fork", Namespace: "n", Agent: "a"}, &store.Fork{Origin: origin.ID, Newest: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(threads.Purge(ctx, origin.ID)).To(Succeed())
+	g.Expect(st.Apply(ctx, "fork", nil, &store.Truncate{Index: -1})).To(Succeed())
+
+	s := &sweeper{threads: threads, clock: now, log: logr.Discard()}
 	done := make(chan error, 1)
 	go func() { done <- s.Start(ctx) }()
 	g.Eventually(now.HasWaiters).Should(BeTrue())
@@ -44,6 +55,7 @@ func TestSweeperRemovesWhatNothingRefersTo(t *testing.T) {
 		_, err := os.Stat(orphan)
 		return err
 	}).Should(MatchError(os.ErrNotExist))
+	g.Expect(threads.SweepRemnants(ctx)).To(BeZero(), "the sweeper has removed it")
 	cancel()
 	g.Eventually(done).Should(Receive(BeNil()))
 }
