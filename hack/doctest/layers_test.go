@@ -73,8 +73,9 @@ var layerings = []layering{
 		"sandboxes .",
 	}},
 	{"internal/controller/", []string{
-		"conditions notifications statuslimit undecodable",
+		"conditions statuslimit undecodable",
 		"watches",
+		"notifications",
 		"definition sandboxpool scheduledeffect subagent thread threadquota webhook",
 		".",
 	}},

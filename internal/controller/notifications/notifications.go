@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -23,9 +25,16 @@ type Subscriber interface {
 // do, costs one reconcile. No status shows before, either, that a thread is at work (docs/adr/0003-thread-status-writes.md).
 const gather = 100 * time.Millisecond
 
+// When notifications may be lost, all requests are enqueued, missedAtOnce of them each missedEvery.
+const (
+	missedAtOnce = 1000
+	missedEvery  = time.Second
+)
+
 // Source is an event source of one controller: a notification about a thread, or about a ScheduledEffect in a source of
 // NewEffectSource, enqueues every request that Track bound to its id. While a request waits in the workqueue, further notifications for it are dropped, so that a burst
-// costs one reconcile. It is safe for concurrent use.
+// costs one reconcile. What has changed passes objects that were only created. When notifications may be lost, all requests are enqueued behind
+// everything else, as a search for what was missed. Source is safe for concurrent use.
 type Source struct {
 	subscriber Subscriber
 	mask       store.Change
@@ -42,7 +51,8 @@ type Source struct {
 type waiting int
 
 const (
-	gathers waiting = iota + 1 // for a moment: a notification of more than work makes it due
+	missed  waiting = iota + 1 // behind everything else, in case a notification was lost
+	gathers                    // for a moment: a notification of more than work makes it due
 	due
 )
 
@@ -131,9 +141,7 @@ func (s *Source) notify(h store.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.Everything() {
-		for _, reqs := range s.tracked {
-			s.enqueue(reqs, due)
-		}
+		s.search()
 		return
 	}
 	how := due
@@ -141,6 +149,22 @@ func (s *Source) notify(h store.Notification) {
 		how = gathers
 	}
 	s.enqueue(s.tracked[s.subject(h)], how)
+}
+
+// search enqueues every request that does not wait.
+func (s *Source) search() {
+	var reqs []reconcile.Request
+	for req := range s.ids {
+		if s.pending[req] == 0 {
+			s.pending[req] = missed
+			reqs = append(reqs, req)
+		}
+	}
+	after := time.Duration(0)
+	for some := range slices.Chunk(reqs, missedAtOnce) {
+		s.add(watches.MissedPriority, after, some...)
+		after += missedEvery
+	}
 }
 
 // enqueue enqueues requests that do not wait, or wait longer.
@@ -151,7 +175,21 @@ func (s *Source) enqueue(reqs []reconcile.Request, how waiting) {
 		}
 		s.pending[req] = how
 		if how == gathers {
-			s.queue.AddAfter(req, gather)
+			s.add(watches.NormalPriority, gather, req)
+		} else {
+			s.add(watches.ChangedPriority, 0, req)
+		}
+	}
+}
+
+func (s *Source) add(priority int, after time.Duration, reqs ...reconcile.Request) {
+	if queue, ok := s.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, reqs...)
+		return
+	}
+	for _, req := range reqs {
+		if after > 0 {
+			s.queue.AddAfter(req, after)
 		} else {
 			s.queue.Add(req)
 		}

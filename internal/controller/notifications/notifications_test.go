@@ -2,15 +2,19 @@ package notifications_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/skein-dev/skein/internal/controller/notifications"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -127,6 +131,94 @@ func TestWorkIsGatheredWithItsEnd(t *testing.T) {
 	s.Begin(a)
 	s.Suppress(a)
 	g.Expect(after(work, end)).To(Equal([2]int{0, 0}), "held")
+}
+
+// noted is a queue that notes with which priorities, and for when, requests are added.
+type noted struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	added []priorityqueue.AddOpts
+	n     int
+}
+
+func (q *noted) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.added = append(q.added, o)
+	q.n += len(requests)
+	q.PriorityQueue.AddWithOpts(o, requests...)
+}
+
+// started returns a source that has begun, with its queue.
+func started(t *testing.T) (*subscriber, *notifications.Source, *noted) {
+	sub := &subscriber{stopped: make(chan struct{})}
+	s := notifications.NewSource(sub, store.ChangedThread)
+	q := &noted{PriorityQueue: priorityqueue.New[reconcile.Request](t.Name())}
+	t.Cleanup(q.ShutDown)
+	NewWithT(t).Expect(s.Start(t.Context(), q)).To(Succeed())
+	return sub, s, q
+}
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "n", Name: name}}
+}
+
+// take returns the names of what is in a queue in the order in which workers get it.
+func take(q *noted, s *notifications.Source) (names []string) {
+	for q.Len() > 0 {
+		r, _ := q.Get()
+		s.Begin(r)
+		q.Done(r)
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func TestAnEndPassesNewObjects(t *testing.T) {
+	g := NewWithT(t)
+	sub, s, q := started(t)
+	s.Track("t", request("ended"))
+	for n := range 500 {
+		q.Add(request(fmt.Sprint("new-", n)))
+	}
+	sub.fn(store.Notification{ThreadID: "t", Changed: store.ChangedThread})
+	names := take(q, s)
+	g.Expect(names).To(HaveLen(501))
+	g.Expect(names[0]).To(Equal("ended"))
+}
+
+// When notifications may have been lost, every request is looked at, but what is known to have changed, and what is new, comes first.
+func TestTheSearchForLostNotificationsComesLast(t *testing.T) {
+	g := NewWithT(t)
+	sub, s, q := started(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.Track(name, request(name))
+	}
+	lost := store.Notification{Changed: store.ChangedThread, Remote: true}
+	sub.fn(lost)
+	q.Add(request("new"))
+	sub.fn(store.Notification{ThreadID: "b", Changed: store.ChangedThread})
+	names := take(q, s)
+	g.Expect(names).To(HaveLen(4))
+	g.Expect(names[:2]).To(Equal([]string{"b", "new"}))
+	g.Expect(names[2:]).To(ConsistOf("a", "c"))
+
+	sub.fn(lost)
+	sub.fn(lost)
+	sub.fn(store.Notification{ThreadID: "b", Changed: store.ChangedThread})
+	sub.fn(lost)
+	g.Expect(take(q, s)).To(HaveExactElements(Equal("b"), Or(Equal("a"), Equal("c")), Or(Equal("a"), Equal("c"))), "each is in the queue once")
+}
+
+func TestTheSearchForLostNotificationsIsPaced(t *testing.T) {
+	g := NewWithT(t)
+	sub, s, q := started(t)
+	for n := range 2500 {
+		s.Track(fmt.Sprint(n), request(fmt.Sprint(n)))
+	}
+	lost := store.Notification{Changed: store.ChangedThread, Remote: true}
+	sub.fn(lost)
+	sub.fn(lost) // they wait already
+	g.Expect(q.n).To(Equal(2500))
+	low := ptr.To(watches.MissedPriority)
+	g.Expect(q.added).To(Equal([]priorityqueue.AddOpts{{Priority: low}, {Priority: low, After: time.Second}, {Priority: low, After: 2 * time.Second}}))
 }
 
 func TestEffectSource(t *testing.T) {

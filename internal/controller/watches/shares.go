@@ -3,8 +3,10 @@ package watches
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
@@ -17,33 +19,41 @@ const reservedPart = 4
 // sources take long to compile, would keep the objects of all others waiting.
 //
 // What a namespace may not begin yet is set aside when a worker comes to it, and goes back into the queue once a worker has become free.
+//
+// Requests pass those of a lower priority, but not for ever: see turns.
 type sharedQueue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 	workers, reserved int
+	limiter           workqueue.TypedRateLimiter[ctrl.Request]
 
 	mu    sync.Mutex
+	turns turns
 	busy  map[string]int    // reconciles under way, by namespace
 	all   int               // the same of all namespaces
 	aside map[string]*aside // by namespace
-	turns []string          // namespaces of which something is set aside
+	owed  []string          // namespaces of which something is set aside
 }
 
-// aside is what of a namespace is set aside, in lists of which each is older first: what passes everything else, such as effects that are due,
-// before what changed, and that before what was there when the manager started. So does the queue.
+// aside is what of a namespace is set aside, in lists of which each is older first, by priority as in the queue. What passes everything else,
+// such as effects that are due and requests whose turn has come, is in the first.
 type aside struct {
-	lists      [3][]ctrl.Request
+	lists      [5][]ctrl.Request
 	priorities map[ctrl.Request]int // of each request, which may be in several lists
 }
 
 // listOf returns the list for requests of a priority.
 func listOf(priority int) int {
 	switch {
-	case priority > 0:
+	case priority > ChangedPriority:
 		return 0
-	case priority == 0:
+	case priority > NormalPriority:
 		return 1
+	case priority > DependentPriority:
+		return 2
+	case priority > MissedPriority:
+		return 3
 	}
-	return 2
+	return 4
 }
 
 func (a *aside) add(request ctrl.Request, priority int) {
@@ -73,7 +83,7 @@ func (a *aside) next() (request ctrl.Request, priority int) {
 
 // newSharedQueue returns the queue of a controller with this number of workers.
 func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter[ctrl.Request]) *sharedQueue {
-	q := &sharedQueue{workers: workers, busy: map[string]int{}, aside: map[string]*aside{}}
+	q := &sharedQueue{workers: workers, limiter: limiter, turns: newTurns(), busy: map[string]int{}, aside: map[string]*aside{}}
 	if workers > 1 {
 		q.reserved = max(workers/reservedPart, 1)
 	}
@@ -83,13 +93,54 @@ func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter
 	return q
 }
 
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q *sharedQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+	if !o.RateLimited {
+		q.add(o.After, ptr.Deref(o.Priority, NormalPriority), requests...)
+		return
+	}
+	for _, r := range requests { // each has a time of its own
+		after := q.limiter.When(r)
+		if o.After > 0 {
+			after = min(after, o.After)
+		}
+		q.add(after, ptr.Deref(o.Priority, NormalPriority), r)
+	}
+}
+
+func (q *sharedQueue) add(after time.Duration, priority int, requests ...ctrl.Request) {
+	ready := time.Now().Add(after)
+	q.mu.Lock()
+	for _, r := range requests {
+		q.turns.add(r, priority, ready)
+	}
+	q.mu.Unlock()
+	q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, requests...)
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *sharedQueue) Add(request ctrl.Request) { q.add(0, NormalPriority, request) }
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *sharedQueue) AddAfter(request ctrl.Request, after time.Duration) {
+	q.add(after, NormalPriority, request)
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q *sharedQueue) AddRateLimited(request ctrl.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
+}
+
 // GetWithPriority implements priorityqueue.PriorityQueue. It sets aside requests of namespaces that have their share of the workers. Done
 // adds them again.
 func (q *sharedQueue) GetWithPriority() (request ctrl.Request, priority int, shutdown bool) {
 	for {
 		request, priority, shutdown = q.PriorityQueue.GetWithPriority()
-		if shutdown || q.begin(request, priority) {
+		if shutdown {
 			return request, priority, shutdown
+		}
+		if added, ok := q.begin(request, priority); ok {
+			return request, added, false
 		}
 		q.PriorityQueue.Done(request)
 	}
@@ -105,7 +156,7 @@ func (q *sharedQueue) Get() (request ctrl.Request, shutdown bool) {
 func (q *sharedQueue) Done(request ctrl.Request) {
 	q.PriorityQueue.Done(request)
 	if next, priority, some := q.finish(request.Namespace); some {
-		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
 	}
 }
 
@@ -114,22 +165,25 @@ func (q *sharedQueue) mayBegin(namespace string) bool {
 	return q.busy[namespace] == 0 || q.all < q.workers-q.reserved
 }
 
-// begin counts a reconcile and returns true. If the namespace may not begin one, it sets the request aside and returns false.
-func (q *sharedQueue) begin(request ctrl.Request, priority int) bool {
+// begin counts a reconcile, and returns the priority with which the request was added, and true. If the namespace may not begin one, it sets
+// the request aside and returns false.
+func (q *sharedQueue) begin(request ctrl.Request, priority int) (added int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ns := request.Namespace
 	if q.mayBegin(ns) {
 		q.busy[ns]++
 		q.all++
-		return true
+		next, added := q.turns.begin(request, priority, time.Now())
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(promotedPriority)}, next...)
+		return added, true
 	}
 	if q.aside[ns] == nil {
 		q.aside[ns] = &aside{priorities: map[ctrl.Request]int{}}
-		q.turns = append(q.turns, ns)
+		q.owed = append(q.owed, ns)
 	}
 	q.aside[ns].add(request, priority)
-	return false
+	return 0, false
 }
 
 // finish counts the end of a reconcile. If a request that was set aside may begin now, finish removes it and returns it with some = true.
@@ -141,17 +195,17 @@ func (q *sharedQueue) finish(namespace string) (next ctrl.Request, priority int,
 	if q.busy[namespace]--; q.busy[namespace] == 0 {
 		delete(q.busy, namespace)
 	}
-	i := slices.IndexFunc(q.turns, q.mayBegin)
+	i := slices.IndexFunc(q.owed, q.mayBegin)
 	if i < 0 {
 		return next, 0, false
 	}
-	ns := q.turns[i]
-	q.turns = slices.Delete(q.turns, i, i+1)
+	ns := q.owed[i]
+	q.owed = slices.Delete(q.owed, i, i+1)
 	next, priority = q.aside[ns].next()
 	if len(q.aside[ns].priorities) == 0 {
 		delete(q.aside, ns)
 	} else {
-		q.turns = append(q.turns, ns)
+		q.owed = append(q.owed, ns)
 	}
 	return next, priority, true
 }
