@@ -109,6 +109,7 @@ func (d *Dispatcher) handle(ctx context.Context, id string) {
 // notifications may have been missed.
 func (d *Dispatcher) Sweep(ctx context.Context) {
 	var place store.WorkPlace
+	again := false // notifications may have been missed since this search began
 	for {
 		wait := d.opts.SweepInterval
 		ids, next, err := d.opts.Store.RunnablePage(ctx, place, runnableBatch)
@@ -130,16 +131,24 @@ func (d *Dispatcher) Sweep(ctx context.Context) {
 		d.refused.Expire()
 		if place == nil && err == nil {
 			d.observeAll()
+			if again {
+				wait, again = min(wait, pageEvery), false
+			}
 		}
 		timer := d.opts.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		case <-d.sweepNow:
-			timer.Stop()
-			place = nil
+		for waits := true; waits; {
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C():
+				waits = false
+			case <-d.sweepNow:
+				if again = place != nil; !again { // else a connection that is lost again and again would keep the search from its end
+					timer.Stop()
+					waits = false
+				}
+			}
 		}
 	}
 }
