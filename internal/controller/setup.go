@@ -28,6 +28,7 @@ import (
 // Engine is the part of the engine that the controllers need.
 type Engine interface {
 	Wake(threadID string)
+	WakeRefused(threadID string)
 	WakeEffects()
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error

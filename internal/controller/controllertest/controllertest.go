@@ -226,11 +226,13 @@ func (e *Env) ReadyAgent(ctx context.Context, name string) *skeinv1.Agent {
 type Engine struct {
 	store store.Store
 
-	mu          sync.Mutex
-	Woken       []string
-	Aborted     []string
-	Terminated  map[string]string // thread id → reason
-	EffectsWoke int
+	mu    sync.Mutex
+	Woken []string
+	// WokenIfRefused are the threads that WakeRefused was called for.
+	WokenIfRefused []string
+	Aborted        []string
+	Terminated     map[string]string // thread id → reason
+	EffectsWoke    int
 	// FirstItems is what ThreadCreated returns.
 	FirstItems []store.InboxItem
 	// Answered are the threads that AnswerForLost was asked about.
@@ -242,6 +244,13 @@ func (e *Engine) Wake(threadID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Woken = append(e.Woken, threadID)
+}
+
+// WakeRefused records the thread.
+func (e *Engine) WakeRefused(threadID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.WokenIfRefused = append(e.WokenIfRefused, threadID)
 }
 
 // WakeEffects counts its calls.

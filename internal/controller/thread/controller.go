@@ -39,6 +39,8 @@ import (
 // Engine is the part of the engine that the controller needs.
 type Engine interface {
 	Wake(threadID string)
+	// WakeRefused wakes a thread that could not run when it was tried last.
+	WakeRefused(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
 	// OpenReplies returns the calls of a child's parent that wait for the child. An empty id stands for a message.
@@ -75,6 +77,7 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	childEnds     *statuslimit.Budget
+	agentTurns    *statuslimit.Budget
 	lost          lostCalls
 	released      *lru.Cache // of UIDs
 	foreground    *foreground
@@ -89,6 +92,7 @@ func New(o Options) *Reconciler {
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
 		childEnds:     statuslimit.NewBudget(),
+		agentTurns:    statuslimit.NewSpreadBudget(),
 		released:      lru.New(maxReleased),
 		foreground:    newForeground(),
 	}
@@ -103,8 +107,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&skeinv1.Thread{}, builder.WithPredicates(r.foreground.seen(), predicate.Or(watches.SpecChanged(mgr.GetClient()), finalizersChanged(), watches.RestoreEnded()))).
 		Watches(&skeinv1.Thread{}, r.foreground.ends()).
 		Watches(&skeinv1.Subagent{}, r.foreground.ends()).
-		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
-		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
+		Watches(&skeinv1.Agent{}, r.agentReady(mgr.GetCache())).
+		Watches(&skeinv1.Agent{}, watches.Dependents(watches.ByIndex(mgr.GetCache(), threads, objects.IndexAgent)), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
+		Watches(&skeinv1.Prompt{}, watches.Dependents(handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache()))), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(objects.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(objects.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, objects.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Thread{}, handler.EnqueueRequestsFromMapFunc(waitingForks(mgr.GetCache())), builder.WithPredicates(mayBeForked())).

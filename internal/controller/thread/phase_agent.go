@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -75,6 +76,37 @@ func (r *Reconciler) checkArguments(ctx context.Context, s *scope, a *skeinv1.Ag
 		}
 	}
 	return nil, nil
+}
+
+// agentReady has the threads of an agent that becomes ready go on at once, if they wait for that. It enqueues nothing: the agent may have
+// thousands of threads, whose statuses can wait.
+func (r *Reconciler) agentReady(reader client.Reader) handler.EventHandler {
+	isReady := func(o client.Object) bool {
+		a, ok := o.(*skeinv1.Agent)
+		return ok && conditions.Ready(a.Status.Conditions).Status == metav1.ConditionTrue
+	}
+	wake := func(ctx context.Context, o client.Object) {
+		var threads skeinv1.ThreadList
+		err := reader.List(ctx, &threads, client.InNamespace(o.GetNamespace()), client.MatchingFields{objects.IndexAgent: o.GetName()}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "cannot find the threads of an agent that became ready; they are tried again later", "agent", o.GetName())
+		}
+		for i := range threads.Items {
+			r.Engine.WakeRefused(threads.Items[i].ThreadID())
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			if isReady(e.Object) {
+				wake(ctx, e.Object)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			if isReady(e.ObjectNew) && !isReady(e.ObjectOld) {
+				wake(ctx, e.ObjectNew)
+			}
+		},
+	}
 }
 
 // threadsOfPrompt maps a prompt to the threads of the agents that use it.

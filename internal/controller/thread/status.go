@@ -13,6 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -70,16 +71,26 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 			u = familial // the Thread is most likely gone by then
 		}
 	}
-	waits := gather(u, run, at)
-	if u == now && failed == nil && s.childSucceeded(&before.Status) {
+	waits, priority := gather(u, run, at), watches.NormalPriority
+	switch {
+	case u != now || failed != nil:
+	case s.childSucceeded(&before.Status):
 		waits = r.childEnds.Gather(r.statusLimit, s.req, at)
+	case agentTurned(&before.Status, &s.object.Status):
+		waits, priority = r.agentTurns.Gather(r.statusLimit, s.req, at), watches.DependentPriority
+	default:
+		priority = watches.ChangedPriority
 	}
 	wait, write := r.statusLimit.Decide(s.req, waits, at)
 	if !write {
 		if wait.Throttled && failed == nil { // after a failure the next reconcile may be far away
 			r.notifications.Suppress(s.req)
 		}
-		return ctrl.Result{RequeueAfter: wait.After}, nil
+		result := ctrl.Result{RequeueAfter: wait.After}
+		if failed == nil { // otherwise it is tried again with the priority that it has
+			result.Priority = &priority
+		}
+		return result, nil
 	}
 	if ok, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, client.MergeFrom(before)); !ok {
 		return ctrl.Result{}, err

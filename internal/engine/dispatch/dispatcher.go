@@ -75,6 +75,14 @@ func (d *Dispatcher) Wake(threadID string) {
 	d.opts.Queue.Add(threadID)
 }
 
+// WakeRefused queues a thread that could not run when it was tried last, or that a worker has. The worker may have read its definitions
+// before they were ready.
+func (d *Dispatcher) WakeRefused(threadID string) {
+	if d.refused.Has(threadID) || d.opts.Active.IsActive(threadID) {
+		d.Wake(threadID)
+	}
+}
+
 func (d *Dispatcher) now() int64 { return d.opts.Clock.Now().UnixMicro() }
 
 // fault marks a point around a durable write or an outside call, for crash tests.
