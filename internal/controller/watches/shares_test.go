@@ -120,12 +120,14 @@ func TestWhatIsDuePassesWhatIsSetAside(t *testing.T) {
 	for n := range 3 {
 		a.add(requestOf("flood", n), 0)
 	}
-	a.add(requestOf("flood", 3), -100)
+	a.add(requestOf("flood", 3), MissedPriority)
+	a.add(requestOf("flood", 6), DependentPriority)
+	a.add(requestOf("flood", 5), ChangedPriority)
 	a.add(requestOf("flood", 4), 100)
 	a.add(requestOf("flood", 2), 100) // it becomes due while it waits because it changed
 	a.add(requestOf("flood", 2), 0)
 	type set struct{ n, priority int }
-	for _, want := range []set{{4, 100}, {2, 100}, {0, 0}, {1, 0}, {3, -100}} {
+	for _, want := range []set{{4, 100}, {2, 100}, {5, 10}, {0, 0}, {1, 0}, {6, -50}, {3, -100}} {
 		request, priority := a.next()
 		g.Expect(request).To(Equal(requestOf("flood", want.n)))
 		g.Expect(priority).To(Equal(want.priority))

@@ -127,15 +127,22 @@ func TestNothingThatIsSetAsideWaitsForEver(t *testing.T) {
 		_, there := a.priorities[r]
 		return there
 	}
-	ours := requestOf("flood", 1_000_000)
-	q.Add(ours)
-	g.Eventually(func() bool { return isAside(ours) }, time.Minute).Should(BeTrue())
-	next, begun := 3, 0
-	for ; begun < 100 && !slices.Contains(under, ours); begun++ {
+	next := 3
+	add := func() {
 		r := requestOf("flood", next)
 		next++
 		addTo(q, ChangedPriority, r)
 		g.Eventually(func() bool { return isAside(r) }, time.Minute).Should(BeTrue())
+	}
+	for range 50 {
+		add()
+	}
+	ours := requestOf("flood", 1_000_000)
+	q.Add(ours)
+	g.Eventually(func() bool { return isAside(ours) }, time.Minute).Should(BeTrue())
+	begun := 0
+	for ; begun < 100 && !slices.Contains(under, ours); begun++ {
+		add()
 		q.Done(under[0])
 		var r2 ctrl.Request
 		g.Eventually(took, time.Minute).Should(Receive(&r2))
