@@ -16,7 +16,7 @@ import (
 
 var _ = Describe("An agent with many threads that is not ready for a while", Label("K8S-02", "K8S-07"), func() {
 	It("costs few status writes, spread over half a minute, and delays no run that ends", func(ctx SpecContext) {
-		const many, atOnce = 150, 100
+		const many, atOnce = 115, 100
 		e, r, _ := newController(ctx)
 		agent := e.ReadyAgent(ctx, "a")
 		var threads []*skeinv1.Thread
