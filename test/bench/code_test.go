@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // What code costs in a claimed sandbox: a real supervisor, mTLS over loopback, locked down children.
-var _ = Describe("Code in a claimed sandbox", Ordered, func() {
+var _ = Describe("Code in a claimed sandbox", Ordered, Label("code"), func() {
 	var s *sandboxtest.Supervisor
 	var c *client.Client
 	BeforeAll(func() {

@@ -22,7 +22,7 @@ import (
 )
 
 // What children cost through the whole stack: a cluster without a node, and a manager beside it.
-var _ = Describe("A family", Ordered, func() {
+var _ = Describe("A family", Ordered, Label("families"), func() {
 	var cluster *harness.Cluster
 
 	BeforeAll(func(ctx SpecContext) {

@@ -33,7 +33,7 @@ func copied(from, to string) {
 	Expect(dir.Sync()).To(Succeed())
 }
 
-var _ = Describe("Files", func() {
+var _ = Describe("Files", Label("files"), func() {
 	DescribeTable("are written and read, beside plain copies of files", func(ctx SpecContext, name string, size int64, rounds int) {
 		dir := GinkgoT().TempDir()
 		st := openSQLite(ctx)

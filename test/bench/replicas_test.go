@@ -130,10 +130,13 @@ func (c *cost) beside(one cost) {
 
 // replicas are engines with one database.
 type replicas struct {
-	server *pgtest.Server
-	all    []*replica
-	ended  sync.Map // of chan struct{}, by thread: a run of it has ended
-	stop   func()
+	server  *pgtest.Server
+	name    string // of the database
+	latency time.Duration
+	edit    func(*engine.Options)
+	all     []*replica
+	ended   sync.Map // of chan struct{}, by thread: a run of it has ended
+	stop    func()
 }
 
 // replica is the store of one of them, which counts what it does.
@@ -177,17 +180,18 @@ func startReplicas(ctx context.Context, server *pgtest.Server, n int, latency ti
 	GinkgoHelper()
 	name, err := server.NewDatabase(ctx, "")
 	Expect(err).NotTo(HaveOccurred())
-	r := &replicas{server: server}
-	var stops []func()
-	r.stop = func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-	for i := range n {
-		one := &replica{of: r, user: fmt.Sprintf("%s_replica%d", name, i)}
+	r := &replicas{server: server, name: name, latency: latency, edit: edit, stop: func() {}}
+	r.add(ctx, n)
+	return r
+}
+
+// add runs n more replicas.
+func (r *replicas) add(ctx context.Context, n int) {
+	GinkgoHelper()
+	for range n {
+		one := &replica{of: r, user: fmt.Sprintf("%s_replica%d", r.name, len(r.all))}
 		r.exec(ctx, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN", one.user))
-		u, err := url.Parse(server.URL(name))
+		u, err := url.Parse(r.server.URL(r.name))
 		Expect(err).NotTo(HaveOccurred())
 		u.User = url.User(one.user)
 		one.Store, err = sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: u.String()})
@@ -195,19 +199,22 @@ func startReplicas(ctx context.Context, server *pgtest.Server, n int, latency ti
 		w, err := enginetest.NewOn(one, GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		step := skeinv1.ScriptStep{Times: ptr.To[int32](0), Content: "ok"}
-		if latency > 0 {
-			step.Latency = &metav1.Duration{Duration: latency}
+		if r.latency > 0 {
+			step.Latency = &metav1.Duration{Duration: r.latency}
 		}
 		w.Definitions.Put("agent", enginetest.Script(step))
 		var stop func()
 		one.bench, stop = startEngine(ctx, w, func(o *engine.Options) {
 			o.Owner = one.user
-			edit(o)
+			r.edit(o)
 		})
-		stops = append(stops, stop)
+		others := r.stop
+		r.stop = func() {
+			others()
+			stop()
+		}
 		r.all = append(r.all, one)
 	}
-	return r
 }
 
 // threads makes n threads that get their messages through the i-th replica.

@@ -63,7 +63,7 @@ func bareSQLite(_ context.Context, connections int) func(n int) {
 	}
 }
 
-var _ = Describe("The store", func() {
+var _ = Describe("The store", Label("store"), func() {
 	for _, db := range databases {
 		It("appends on "+db.name, func(ctx SpecContext) {
 			for _, threads := range []int{1, 16} {
@@ -110,7 +110,7 @@ var _ = Describe("The store", func() {
 				round(quantile(middle, .5)), round(quantile(floor, .5)), times(end, floor), times(middle, floor))
 		}, NodeTimeout(5*time.Minute))
 
-		It("reserves children on "+db.name, func(ctx SpecContext) {
+		It("reserves children on "+db.name, Label("scale"), func(ctx SpecContext) {
 			s := db.open(ctx)
 			limits := []store.ChildLimit{{Scope: store.ChildrenOfParent, Most: 1 << 20}, {Scope: store.ChildrenOfKind, Most: 1 << 20},
 				{Scope: store.ChildrenOfAgent, Most: 1 << 20}, {Scope: store.ChildrenOfNamespace, Most: 1 << 20}}

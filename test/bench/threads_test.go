@@ -19,7 +19,7 @@ import (
 
 // How many Threads are made, shown and removed in a second, beside the same writes while no manager runs. There is no audit log here,
 // because it takes the API server's time too: another bench counts the writes.
-var _ = Describe("Threads", Ordered, func() {
+var _ = Describe("Threads", Ordered, Label("threads"), func() {
 	var b *threadsBench
 
 	BeforeAll(func(ctx SpecContext) {

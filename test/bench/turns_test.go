@@ -24,7 +24,7 @@ import (
 
 // What the engine costs, in this process: a SQLite store on disk, scripted models, no cluster. Beside each rate stands what the
 // processors were at work for it, which is the same on a busy machine.
-var _ = Describe("The engine", func() {
+var _ = Describe("The engine", Label("turns"), func() {
 	It("makes turns", func(ctx SpecContext) {
 		for _, threads := range []int{1, 64, 256} {
 			b := newEngineBench(ctx, enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
