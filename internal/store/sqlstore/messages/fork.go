@@ -11,15 +11,15 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// A fork costs as many locks as it has sources, and as many rows as it has segments. Both grow by one with each fork of a fork, and segments by
+// A fork locks as many threads as it has sources, and copies as many rows as it has segments. Both grow by one with each fork of a fork, and segments by
 // two with each change of an inherited message. Tests set the bounds lower.
 var (
 	MaxSources  int64 = store.MaxForkSources
 	MaxSegments int64 = store.MaxForkSegments
 )
 
-// Fork makes a new thread begin with another thread's messages. It writes one row for each segment of the origin, and
-// the rows of files, whatever the number of messages.
+// Fork makes a new thread begin with another thread's messages. It copies the rows of the origin's segments and files, with as many statements
+// for many as for one, whatever the number of messages.
 func Fork(t *txn.Tx, h *txn.Head, op *store.Fork) error {
 	if !h.Fresh || h.LastSeq != 0 {
 		return errors.New("a Fork must be the first operation of a new thread")
@@ -106,6 +106,9 @@ func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 	}
 	if o.Base == 0 {
 		return nil
+	}
+	if err := t.Write(t.Ctx, queries.CopySegments, h.Key, cut, cut, o.Key, cut); err != nil {
+		return err
 	}
 	return t.Write(t.Ctx, queries.CopyBlocks, h.Key, o.Key, 0, min(o.Base, cut-1))
 }

@@ -3,7 +3,6 @@ package messages
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -172,20 +171,11 @@ func lockSources(t *txn.Tx, h *txn.Head) error {
 	if h.Base == 0 {
 		return nil
 	}
-	inherited, err := Segments(t.Ctx, t, queries.Segments, h.Key, 0)
+	sources, err := sqldb.Column[string](t.Ctx, t, queries.Sources, h.Key)
 	if err != nil {
 		return err
 	}
-	sources := map[int64]bool{}
-	for _, s := range inherited {
-		sources[s.Source] = true
-	}
-	for _, key := range slices.Sorted(maps.Keys(sources)) {
-		if _, err := lockSegments(t, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.LoadHeads(sources)
 }
 
 // find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.

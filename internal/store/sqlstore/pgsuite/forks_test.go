@@ -7,8 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
@@ -220,3 +222,47 @@ func expectIndexes(ctx context.Context, s store.Store, id string, total int) {
 		Expect(page.Messages[0].ID).To(Equal(m.ID), "message %d of %s", i, id)
 	}
 }
+
+var _ = Describe("A fork", Label("REL-02"), func() {
+	It("takes a fixed number of statements and round trips, however many threads it inherits from", func(ctx SpecContext) {
+		way := through(newDatabase(ctx))
+		s, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: way.url, Readers: 1, Writers: 1})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
+		say := func(id string) {
+			GinkgoHelper()
+			Expect(s.Apply(ctx, id, nil, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr.To("hello")}})).To(Succeed())
+		}
+		fork := func(origin, id string, messages int) {
+			GinkgoHelper()
+			op := &store.Fork{Origin: origin, Newest: true}
+			_, _, err := s.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"}, op)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(op.Messages).To(BeEquivalentTo(messages))
+		}
+		took := func(name string, sources int) (statements, trips int) {
+			GinkgoHelper()
+			id := name + "-0"
+			_, _, err := s.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+			Expect(err).NotTo(HaveOccurred())
+			say(id)
+			for i := 1; i < sources; i++ {
+				next := fmt.Sprintf("%s-%d", name, i)
+				fork(id, next, i)
+				say(next)
+				id = next
+			}
+			statements, trips = way.during(func() { fork(id, name+"-fork", sources) })
+			p, err := s.Messages(ctx, name+"-fork", store.MessageQuery{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(p.Messages).To(HaveLen(sources))
+			return statements, trips
+		}
+		took("first", 3) // the connection has prepared its statements then
+		statements, trips := took("few", 3)
+		Expect(trips).To(BeNumerically(">", 0))
+		more, moreTrips := took("many", 30)
+		Expect(more).To(Equal(statements))
+		Expect(moreTrips).To(Equal(trips))
+	})
+})

@@ -26,6 +26,8 @@ const (
 	CopySegments = `INSERT INTO message_segment (thread, lo, hi, source)
 		SELECT CAST(? AS BIGINT), lo, CASE WHEN hi > ? THEN CAST(? AS BIGINT) ELSE hi END, source FROM message_segment WHERE thread = ? AND lo < ?`
 	CountSegments = `SELECT count(*), count(DISTINCT source) FROM message_segment WHERE thread = ? AND lo < ?`
+	// Sources returns the threads whose messages a fork has inherited, without remnants, which have no writer.
+	Sources       = `SELECT t.id FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.key IN (SELECT source FROM message_segment WHERE thread = ?) ORDER BY t.key`
 	DeleteSegment = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
 	MoveSegment   = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
 	TrimSegment   = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`

@@ -62,6 +62,22 @@ func (t *Tx) Head(id string) (*Head, error) {
 	return h, nil
 }
 
+// LoadHeads loads threads for Head, in as many round trips as one of them takes. It leaves out threads that do not exist.
+func (t *Tx) LoadHeads(ids []string) error {
+	if p, ok := t.session.(pipelined); ok {
+		if err := p.loadMore(t.Ctx, ids); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		_, err := t.Head(id)
+		if _, err = sqldb.Found(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // HeadIn is Head for a thread that another one of the namespace is tied to: its parent, its origin, the receiver of what it sends. A
 // thread of another namespace does not exist for it.
 func (t *Tx) HeadIn(namespace, id string) (*Head, error) {

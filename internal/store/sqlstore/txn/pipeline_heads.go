@@ -82,6 +82,20 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*Head, error) {
 	return nil, store.ErrNotFound
 }
 
+func (ps *pipe) loadMore(ctx context.Context, ids []string) error {
+	if ps.unlocked { // loadHead finds out whether it has them
+		return nil
+	}
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return ps.heads[id] != nil })
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := ps.flush(ctx); err != nil {
+		return err
+	}
+	return ps.result("SELECT", ps.readHeads(ctx, missing))
+}
+
 func (ps *pipe) writeHead(ctx context.Context, h *Head, query string, args ...any) error {
 	if !ps.unlocked {
 		return ps.Write(ctx, query, args...)

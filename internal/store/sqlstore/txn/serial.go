@@ -206,6 +206,9 @@ func (ss *serialSession) loadHead(ctx context.Context, id string) (*Head, error)
 	return scanHead(ss.One(ctx, queries.Head, id))
 }
 
+// loadMore does nothing: SQLite has no round trips.
+func (ss *serialSession) loadMore(context.Context, []string) error { return nil }
+
 func (ss *serialSession) writeHead(ctx context.Context, _ *Head, query string, args ...any) error {
 	return ss.Write(ctx, query, args...)
 }

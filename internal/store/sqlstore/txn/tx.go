@@ -24,6 +24,8 @@ type pipelined interface {
 	session
 	// loadHead returns a thread as the transaction finds it, locked against other writers, or store.ErrNotFound.
 	loadHead(ctx context.Context, id string) (*Head, error)
+	// loadMore loads threads for loadHead, in as many round trips as one of them takes.
+	loadMore(ctx context.Context, ids []string) error
 	// writeHead is write for a thread's counters.
 	writeHead(ctx context.Context, h *Head, query string, args ...any) error
 	// checkFence reports whether the fence holds, where the session knows that (known) without a read.
