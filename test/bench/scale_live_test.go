@@ -54,7 +54,7 @@ var _ = Describe("Scale of what is under way", Label("scale"), func() {
 					g.work[i] += work
 				}
 			}
-			g.print("a piece of a stream, "+db.name, 10, "; streams open, each of which writes every 50 ms")
+			g.print("a piece of a stream, "+db.name, 10, "; streams open, each of which writes every 50 ms: those that wait for the disk share a commit")
 			g = grow(30, logs(ctx, s, "short", 1_000), logs(ctx, s, "long", 10_000))
 			g.print("  in a long log, "+db.name, 1_000, "; entries")
 		}, NodeTimeout(2*time.Minute))

@@ -308,7 +308,7 @@ func remember(ctx context.Context, s *planted, agent string, n int) string {
 		s.copies(ctx, "message", of, some, behind(map[string]string{"id": "o.id || '-' || s.i"}))
 	}
 	if all := n/own - 1; all > 0 {
-		s.copies(ctx, "embedding", of, all, behind(map[string]string{"created_at": "o.created_at - s.i * 1000000000"}))
+		s.copies(ctx, "embedding", of, all, behind(map[string]string{"created_at": "o.created_at - CAST(s.i AS BIGINT) * 1000000000"}))
 	}
 	return agent
 }
