@@ -107,9 +107,6 @@ func inherit(t *txn.Tx, h, o *txn.Head, cut int64) error {
 	if o.Base == 0 {
 		return nil
 	}
-	if err := t.Write(t.Ctx, queries.CopySegments, h.Key, cut, cut, o.Key, cut); err != nil {
-		return err
-	}
 	return t.Write(t.Ctx, queries.CopyBlocks, h.Key, o.Key, 0, min(o.Base, cut-1))
 }
 
