@@ -63,6 +63,7 @@ func Threads(namespace, reason string, by float64) {
 // ForgetStored removes what only the leader sets, when this replica leads no longer.
 func ForgetStored() {
 	Stored(0, 0, 0)
+	Contents(0)
 	storeRows.Reset()
 	threadsTotal.Reset()
 	threadsNotReady.Reset()

@@ -6,11 +6,19 @@ import "context"
 type StatisticsStore interface {
 	// Statistics reads what waits, and the size of the database. It is cheap: it reads as many rows as items wait.
 	Statistics(ctx context.Context) (*Statistics, error)
-	// TableRows returns how many rows the tables have that grow with use. PostgreSQL estimates them; SQLite counts, which reads
-	// the smallest index of each.
-	TableRows(ctx context.Context) (map[string]int64, error)
-	// ContentsBytes returns how many bytes the contents of files have that the bucket holds. It reads a row of each.
-	ContentsBytes(ctx context.Context) (int64, error)
+	// Count begins a count of what grows with use.
+	Count() Count
+}
+
+// Count counts what grows with use, in steps. Each step is a transaction of some milliseconds, however large the store is: SQLite cannot
+// start its write-ahead log anew while a transaction reads. What is written between two steps may be counted or not.
+type Count interface {
+	// Step does the next step, and reports whether it was the last. After an error, call it again to go on.
+	Step(ctx context.Context) (done bool, err error)
+	// Rows returns how many rows the tables have that grow with use, once the last step is done. PostgreSQL estimates all but "contents".
+	Rows() map[string]int64
+	// ContentsBytes returns how many bytes the contents of files have that the bucket holds, once the last step is done.
+	ContentsBytes() int64
 }
 
 // Statistics are what a StatisticsStore knows at a moment.

@@ -22,6 +22,9 @@ const (
 	// measureEvery is the interval at which what waits is measured, and countEvery the one at which rows are counted.
 	measureEvery = 15 * time.Second
 	countEvery   = 10 * time.Minute
+	// countFor is how long a measurement goes on with a count. So counting takes a thousandth of the time, whatever there is to count, and
+	// the count of a large store takes as many measurements as it needs.
+	countFor = measureEvery / 1000
 	// measureTime bounds one measurement.
 	measureTime = time.Minute
 )
@@ -34,7 +37,8 @@ type statistics struct {
 	clock clock.WithTicker
 	log   logr.Logger
 
-	counted time.Time // when the rows were counted
+	count   store.Count // the one that goes on; nil between two
+	counted time.Time   // when the last one began
 }
 
 // NeedLeaderElection returns true: one replica is enough.
@@ -86,20 +90,34 @@ func countThread(obj any, by float64) {
 func (s *statistics) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, measureTime)
 	defer cancel()
-	err := errors.Join(s.measureStore(ctx), s.measurePools(ctx))
-	if s.clock.Since(s.counted) >= countEvery {
-		rows, failed := s.store.TableRows(ctx)
-		contents, failedToo := s.store.ContentsBytes(ctx)
-		if failed = errors.Join(failed, failedToo); failed == nil {
-			metrics.Rows(rows)
-			metrics.Contents(contents)
-			s.counted = s.clock.Now()
-		}
-		err = errors.Join(err, failed)
-	}
+	err := errors.Join(s.measureStore(ctx), s.measurePools(ctx), s.goOnCounting(ctx))
 	if err != nil && ctx.Err() == nil {
 		s.log.Error(err, "Cannot measure what is stored; the next measurement tries again")
 	}
+}
+
+// goOnCounting does the next steps of the count, or of a new one when that is due.
+func (s *statistics) goOnCounting(ctx context.Context) error {
+	began := s.clock.Now()
+	if s.count == nil {
+		if began.Sub(s.counted) < countEvery {
+			return nil
+		}
+		s.count, s.counted = s.store.Count(), began
+	}
+	for s.clock.Since(began) < countFor {
+		done, err := s.count.Step(ctx)
+		if err != nil {
+			return err
+		}
+		if done {
+			metrics.Rows(s.count.Rows())
+			metrics.Contents(s.count.ContentsBytes())
+			s.count = nil
+			return nil
+		}
+	}
+	return nil
 }
 
 func (s *statistics) measureStore(ctx context.Context) error {

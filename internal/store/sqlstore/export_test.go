@@ -43,6 +43,23 @@ func (s *Store) SearchPlan(ctx context.Context, conditions string) (plan []strin
 	return s.Plan(ctx, queries.SearchSQLite(conditions), "word", search.Ranked, 100, 0)
 }
 
+// SetCountedAtOnce sets how many rows a step of a count reads.
+func SetCountedAtOnce(n int64) { countedAtOnce = n }
+
+// CountQueries returns the queries of a count, with the number of their parameters.
+func CountQueries() map[string]int {
+	out := map[string]int{queries.ContentsSlice: 2}
+	for _, t := range queries.CountedTables {
+		out[t.Within()], out[t.EndOfSlice()], out[t.Rest()] = 3, 2, 1
+	}
+	return out
+}
+
+// RowsOf counts the rows of a table at once.
+func (s *Store) RowsOf(ctx context.Context, table string) (n int64, err error) {
+	return n, s.db.Readers.Row(ctx, "SELECT COUNT(*) FROM "+table, nil, &n)
+}
+
 // SetCompared sets search.Compared.
 func SetCompared(n int64) { search.Compared = n }
 

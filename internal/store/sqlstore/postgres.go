@@ -112,6 +112,6 @@ var postgresDialect = &sqldb.Dialect{
 	Search:           search.ByTSQuery,
 	SearchesByItself: true,
 	Size:             `SELECT pg_database_size(current_database())`,
-	Rows:             queries.EstimateTables(),
+	EstimateRows:     queries.EstimateTables(),
 	Classify:         sqldb.ClassifyPostgres,
 }

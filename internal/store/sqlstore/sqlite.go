@@ -96,6 +96,5 @@ var sqliteDialect = &sqldb.Dialect{
 	Keys:       `SELECT key FROM json_each(?)`,
 	Search:     search.ByFTS5,
 	Size:       `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`,
-	Rows:       queries.CountTables(),
 	Classify:   sqldb.ClassifySQLite,
 }

@@ -47,6 +47,7 @@ func TestSQLStore(t *testing.T) {
 	sqlstore.SetSlice(12)
 	sqlstore.SetForkBounds(40, 200)
 	sqlstore.SetRanked(20)
+	sqlstore.SetCountedAtOnce(7)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore")
 }

@@ -41,8 +41,10 @@ type Dialect struct {
 	Search func(terms []store.SearchTerm, conditions string, args []any, ranked int64) (query string, all []any)
 	// SearchesByItself says that the database keeps its full-text index up to date.
 	SearchesByItself bool
-	// Size is the query for the size of the database in bytes, and Rows the one for the rows of the tables that grow.
-	Size, Rows string
+	// Size is the query for the size of the database in bytes.
+	Size string
+	// EstimateRows is the query for the names and the estimated rows of the tables that grow; "" in a database that does not estimate them.
+	EstimateRows string
 	// Classify returns what an error of the driver means.
 	Classify func(err error) Class
 }
