@@ -20,6 +20,15 @@ import (
 // It fails when no page has the command.
 func printed(ctx context.Context, text string) string {
 	GinkgoHelper()
+	cmd := asPrinted(ctx, text, strings.NewReplacer())
+	out, err := cmd.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s: %s", text, out)
+	return string(out)
+}
+
+// asPrinted returns a command of the guide as a page prints it. names replaces what the page leaves to the reader, such as the name of a pod.
+func asPrinted(ctx context.Context, text string, names *strings.Replacer) *exec.Cmd {
+	GinkgoHelper()
 	pages, err := guide.Pages(harness.Root())
 	Expect(err).NotTo(HaveOccurred())
 	var found []guide.Command
@@ -33,15 +42,13 @@ func printed(ctx context.Context, text string) string {
 		}
 	}
 	Expect(found).NotTo(BeEmpty(), "no page has the command %s", text)
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", found[0].Text)
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", names.Replace(found[0].Text))
 	cmd.Dir = harness.Root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "PATH="+cluster.Path(), "SKEIN_DEVCLUSTER_DIR="+filepath.Dir(cluster.Kubeconfig))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s: %s", found[0].From, out)
-	return string(out)
+	return cmd
 }
 
 // install puts Skein into the cluster as docs/install.md prints it.
