@@ -244,12 +244,14 @@ test-arm64: ## Seccomp, limits and runs of code on arm64, in an emulated machine
 fuzz: ## Fuzz each target for a while, one after the other [TARGET=FuzzImport TIME=10m].
 	@hack/fuzz.sh '$(TARGET)' '$(TIME)' $(JOBS)
 
+# Each bench has a limit of its own; that of all of them is for a bench that ignores its own.
 .PHONY: bench
 bench: $(NEEDS) ## Print the figures of the budget [FILTER=idle SKEIN_BENCH_IDLE=100000].
 ifndef FILTER
-	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s
+	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client ./internal/store/sqlstore ./internal/store/sqlstore/notify \
+		-run '^$$' -bench '^Benchmark(Turns|FirstCall|FirstResult|ExecutionCost|Firings|Send)$$' -benchtime 2s
 endif
-	@$(TESTRUN) tier -reports $(REPORTS) -v $(if $(FILTER),-label-filter '$(FILTER)') -p 1 -timeout 90m bench $(PKG)
+	@$(TESTRUN) tier -reports $(REPORTS) -v $(if $(FILTER),-label-filter '$(FILTER)') -p 1 -timeout 4h bench $(PKG)
 
 # On the cluster of your KUBECONFIG, where the peer is installed. Without PEER it says how.
 .PHONY: bench-peers

@@ -135,13 +135,7 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		}).Should(Succeed())
 		writes, err := cluster.Writes(operator, ns, began)
 		Expect(err).NotTo(HaveOccurred())
-		refused, err := cluster.RefusedWrites(operator, ns, began)
-		Expect(err).NotTo(HaveOccurred())
-		kinds := map[string]int{}
-		for _, w := range refused {
-			kinds[fmt.Sprintf("%s %s %d", w.Verb, w.Resource, w.Code)]++
-		}
-		figure("API writes of the manager for its deletion", "%.2f (goal 1), and %.2f refused: %v", float64(len(writes))/(2*n), float64(len(refused))/(2*n), kinds)
+		figure("API writes of the manager for its deletion", "%.2f (goal 1); refused %s (goal 0)", float64(len(writes))/(2*n), refusedWrites(cluster, operator, ns, began).each(2*n))
 	}, SpecTimeout(10*time.Minute))
 
 	It("is small with idle threads", func(ctx SpecContext) {

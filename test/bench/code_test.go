@@ -67,7 +67,7 @@ var _ = Describe("Code in a claimed sandbox", Ordered, Label("code"), func() {
 			took = append(took, run(ctx, req))
 			floor = append(floor, timed(empty))
 		}
-		figure("runCode, claimed sandbox, loopback", "%s (budget: p50 2 ms, p99 8 ms)", spread(took))
+		figure("runCode, claimed sandbox, loopback", "%s (through the API: goal p50 4 ms, p99 8 ms)", spread(took))
 		figure("  floor: an empty request, same supervisor", "%s", spread(floor))
 	}, SpecTimeout(5*time.Minute))
 
@@ -113,6 +113,6 @@ var _ = Describe("Code in a claimed sandbox", Ordered, Label("code"), func() {
 				Expect(i.Close()).To(Succeed())
 			}))
 		}
-		figure("zod tool, open and first call, bytecode", "%s", spread(took))
+		figure("zod tool, open and first call, bytecode", "%s (goal p50 3 ms)", spread(took))
 	}, SpecTimeout(5*time.Minute))
 })

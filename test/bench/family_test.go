@@ -161,7 +161,7 @@ var _ = Describe("A family", Ordered, Label("families"), func() {
 		of := writesOf(cluster, ns, "pair-", started)
 		of.subtract(writesOf(cluster, ns, "alone-", started))
 		figure("  API writes of a child over its life", "%s: what a parent has besides a thread without a child (goal 6; ADR 3 has the list of 7)", of.each(n))
-		figure("  refused writes of a parent, a child and another", "%s", refusedWrites(cluster, ns, started).each(n))
+		figure("  refused writes of a parent, a child and another", "%s (goal 0)", refusedWrites(cluster, "", ns, started).each(n))
 	}, SpecTimeout(10*time.Minute))
 
 	It("goes to a child that is removed as it ends", func(ctx SpecContext) {

@@ -34,7 +34,7 @@ func (s *stages) mark(name string, from, to time.Time) {
 
 func (s *stages) print() {
 	for _, name := range s.names {
-		figure("    "+name, "p50 %s  p95 %s", round(quantile(s.took[name], .5)), round(quantile(s.took[name], .95)))
+		figure("    "+name, "p50 %s  p95 %s  p99 %s", round(quantile(s.took[name], .5)), round(quantile(s.took[name], .95)), round(quantile(s.took[name], .99)))
 	}
 }
 

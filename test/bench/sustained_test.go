@@ -49,7 +49,7 @@ func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 		work += b.managerTime(ctx) - before
 	}
 	figure("plain pods a second, 10 at once (the floor)", "%.2f; each %s", plain.rate(), spread(plain.each))
-	figure(fmt.Sprintf("claims a second, pool of %d, 10 at once", warm), "%.2f after the first %d, which is %.2f times the floor; each %s",
+	figure(fmt.Sprintf("claims a second, pool of %d, 10 at once", warm), "%.2f after the first %d, which is %.2f times the node's own rate of plain pods (goal 1); each %s",
 		claims.rate(), warm, claims.rate()/plain.rate(), spread(claims.each))
 	figure("  processor time of the manager for each", "%s, with those of the first %d, the deletion of its thread and the refill",
 		round(work/time.Duration(rounds*(warm+each))), warm)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -38,13 +39,13 @@ var _ = Describe("Threads", Ordered, Label("threads"), func() {
 	}, NodeTimeout(10*time.Minute))
 
 	It("answer a message, 500 at once", func(ctx SpecContext) {
-		b.measure(ctx, 500, "hello", 200, func(s *skeinv1.ThreadStatus) bool {
+		b.measure(ctx, 500, "hello", "goal 200", "", func(s *skeinv1.ThreadStatus) bool {
 			return s.LastRun != nil && s.LastRun.Outcome == skeinv1.RunSucceeded
 		})
 	}, SpecTimeout(10*time.Minute))
 
 	It("rest, 5,000 of them", func(ctx SpecContext) {
-		b.measure(ctx, 5000, "", 250, func(s *skeinv1.ThreadStatus) bool {
+		b.measure(ctx, 5000, "", "goal 250", " (goal 1.1)", func(s *skeinv1.ThreadStatus) bool {
 			return meta.IsStatusConditionTrue(s.Conditions, skeinv1.ConditionReady)
 		})
 	}, SpecTimeout(20*time.Minute))
@@ -61,9 +62,9 @@ func (b *threadsBench) thread(i int, message string) *skeinv1.Thread {
 	return harness.NewThread(b.ns, fmt.Sprintf("t-%d-%d", b.series, i), "agent", func(s *skeinv1.ThreadSpec) { s.Message = message })
 }
 
-// measure makes n Threads at once, restarts the manager, and deletes them. Then it makes the same writes without a manager: creation and
+// measure makes n Threads at once, restarts the manager, and deletes them. goal is of Threads a second, and ofFloor of what they take beside the floor. Then it makes the same writes without a manager: creation and
 // status, deletion and the removal of the finalizer.
-func (b *threadsBench) measure(ctx SpecContext, n int, message string, goal float64, is func(*skeinv1.ThreadStatus) bool) {
+func (b *threadsBench) measure(ctx SpecContext, n int, message, goal, ofFloor string, is func(*skeinv1.ThreadStatus) bool) {
 	GinkgoHelper()
 	dir := filepath.Dir(b.cluster.Kubeconfig)
 	b.series++
@@ -72,12 +73,28 @@ func (b *threadsBench) measure(ctx SpecContext, n int, message string, goal floa
 		what = fmt.Sprintf("%d Threads with a message", n)
 	}
 	before, empty := timesWith(dir), residentSet(b.manager.PID())
+	created := make([]time.Time, n)
+	var ended map[string]time.Time
 	made := timed(func() {
-		manyAtOnce(n, func(i int) { create(ctx, b.cluster, b.thread(i, message)) })
-		shown(ctx, b.cluster, n, is, client.InNamespace(b.ns))
+		var watch sync.WaitGroup
+		if message != "" { // otherwise nothing is said about each
+			watch.Go(func() {
+				defer GinkgoRecover()
+				ended = shown(ctx, b.cluster, n, is, client.InNamespace(b.ns))
+			})
+		}
+		manyAtOnce(n, func(i int) {
+			created[i] = time.Now()
+			create(ctx, b.cluster, b.thread(i, message))
+		})
+		if message == "" {
+			shown(ctx, b.cluster, n, is, client.InNamespace(b.ns))
+		}
+		watch.Wait()
 	})
 	madeWork := timesWith(dir).since(before, n)
 	full := residentSet(b.manager.PID())
+	between := b.stages(ctx, created, ended)
 
 	b.manager.Stop()
 	again := timed(func() { Expect(b.manager.Start(ctx)).To(Succeed()) })
@@ -109,12 +126,32 @@ func (b *threadsBench) measure(ctx SpecContext, n int, message string, goal floa
 	Expect(b.manager.Start(ctx)).To(Succeed())
 
 	rate := func(d time.Duration) float64 { return float64(n) / d.Seconds() }
-	figure(what, "%.0f a second (goal %.0f); the same writes without the manager %.0f a second: %.2f times the time", rate(made), goal, rate(made0), float64(made)/float64(made0))
+	figure(what, "%.0f a second (%s); the same writes without the manager %.0f a second: %.2f times the time%s", rate(made), goal, rate(made0), float64(made)/float64(made0), ofFloor)
+	between.print()
 	figure("  processor time of each", "%s", madeWork)
 	figure("  memory of each in the manager", "%.1f KiB (%.0f MiB, %.0f before)", (full-empty)*1024/float64(n), full, empty)
-	figure("  the manager again, with them", "%s after its end", again.Round(10*time.Millisecond))
+	figure("  the manager again, with them", "%s from start to serving (goal 1 s)", again.Round(10*time.Millisecond))
 	figure("  their deletion", "%.0f a second; the same writes without the manager %.0f: %.2f times the time (goal 1.2)", rate(deleted), rate(deleted0), float64(deleted)/float64(deleted0))
 	figure("  processor time of each deletion", "%s", deletedWork)
+}
+
+// stages says how long Threads that were created at once waited until they were stored, and until they showed the end of their run. ended has
+// the moments when this bench saw that.
+func (b *threadsBench) stages(ctx SpecContext, created []time.Time, ended map[string]time.Time) *stages {
+	GinkgoHelper()
+	s := &stages{}
+	for i, at := range created {
+		name := b.thread(i, "").Name
+		shown, ok := ended[name]
+		if !ok {
+			continue
+		}
+		record, run := storedAs(ctx, b.cluster, b.ns, name)
+		s.mark("created to stored", at, time.UnixMicro(record.CreatedAt))
+		s.mark("stored to the end of the run", time.UnixMicro(record.CreatedAt), time.UnixMicro(run.EndedAt))
+		s.mark("run ended to status shown", time.UnixMicro(run.EndedAt), shown)
+	}
+	return s
 }
 
 // left counts the Threads that there are.

@@ -36,8 +36,8 @@ var _ = Describe("The engine", Label("turns"), func() {
 				turns += threads
 			}
 			took, work := time.Since(began), processors()-cpu
-			figure(fmt.Sprintf("turns a second, SQLite, %d threads", threads), "%.0f  (budget 1,000 on 2 cores; %s of a processor each, which is %.0f a second on 2)",
-				float64(turns)/took.Seconds(), round(work/time.Duration(turns)), 2*float64(turns)/work.Seconds())
+			figure(fmt.Sprintf("a turn, SQLite, %d threads", threads), "%s of processor time (goal 0.3 ms), %.0f turns a second; that work alone allows %.0f on 2 processors",
+				round(work/time.Duration(turns)), float64(turns)/took.Seconds(), 2*float64(turns)/work.Seconds())
 		}
 	}, NodeTimeout(5*time.Minute))
 
@@ -77,7 +77,7 @@ var _ = Describe("The engine", Label("turns"), func() {
 		figure("1,000 threads at once, 200 ms model", "a turn %s", spread(all))
 		// A machine is not faster than its models, nor than its processors, all of them at work all the time.
 		compute := work / time.Duration(runtime.GOMAXPROCS(0))
-		figure("1,000 threads at once, 200 ms model", "%.2f times the models' floor (goal 1.10); the work alone is %.2f of it on %d processors  (%.0f turns a second; %s of a processor each)",
+		figure("1,000 threads at once, 200 ms model", "%.2f times the models' floor (goal 1.60); the work alone is %.2f of it on %d processors  (%.0f turns a second; %s of a processor each)",
 			took.Seconds()/(3*latency.Seconds()), compute.Seconds()/(3*latency.Seconds()), runtime.GOMAXPROCS(0), 3*threads/took.Seconds(), round(work/(3*threads)))
 	}, NodeTimeout(5*time.Minute))
 
@@ -90,7 +90,7 @@ var _ = Describe("The engine", Label("turns"), func() {
 		for range 100 {
 			all = append(all, b.turns(ctx, b.threads(ctx, 1), 1)...)
 		}
-		figure("parent to child and back", "%s  (budget p50 100 ms)", spread(all))
+		figure("parent to child and back, engine alone", "%s  (a part of it through the API, where the goal is p50 30 ms)", spread(all))
 	}, NodeTimeout(5*time.Minute))
 
 	It("holds threads", func(ctx SpecContext) {

@@ -43,10 +43,10 @@ func writesWhere(c *harness.Cluster, ns string, since time.Time, counts func(nam
 	return out
 }
 
-// refusedWrites counts what was refused since a time, with the code of the answer.
-func refusedWrites(c *harness.Cluster, ns string, since time.Time) apiWrites {
+// refusedWrites counts what was refused since a time to users with a prefix, with the code of the answer.
+func refusedWrites(c *harness.Cluster, users, ns string, since time.Time) apiWrites {
 	GinkgoHelper()
-	all, err := c.RefusedWrites("", ns, since)
+	all, err := c.RefusedWrites(users, ns, since)
 	Expect(err).NotTo(HaveOccurred())
 	out := apiWrites{}
 	for _, w := range all {
@@ -70,6 +70,9 @@ func (w apiWrites) each(n int) string {
 			sum += w[kind]
 			parts = append(parts, fmt.Sprintf("%s %.2f", kind, float64(w[kind])/float64(n)))
 		}
+	}
+	if sum == 0 {
+		return "0"
 	}
 	return fmt.Sprintf("%.2f (%s)", float64(sum)/float64(n), strings.Join(parts, ", "))
 }
@@ -106,16 +109,17 @@ func manyAtOnce(n int, do func(i int)) time.Duration {
 	})
 }
 
-// shown waits until the statuses of n Threads are as is says. It takes every event as it comes: polling would round what is measured.
-func shown(ctx context.Context, c *harness.Cluster, n int, is func(*skeinv1.ThreadStatus) bool, which ...client.ListOption) {
+// shown waits until the statuses of n Threads are as is says, and returns when each was, by name. It takes every event as it comes: polling
+// would round what is measured.
+func shown(ctx context.Context, c *harness.Cluster, n int, is func(*skeinv1.ThreadStatus) bool, which ...client.ListOption) (names map[string]time.Time) {
 	GinkgoHelper()
-	names := map[string]bool{}
+	names = map[string]time.Time{}
 	for len(names) < n { // the API server ends watches that fall behind; each begins with what there is
 		w, err := c.Client.Watch(ctx, &skeinv1.ThreadList{}, which...)
 		Expect(err).NotTo(HaveOccurred())
 		for e := range w.ResultChan() {
-			if t, ok := e.Object.(*skeinv1.Thread); ok && is(&t.Status) {
-				names[t.Name] = true
+			if t, ok := e.Object.(*skeinv1.Thread); ok && names[t.Name].IsZero() && is(&t.Status) {
+				names[t.Name] = time.Now()
 			}
 			if len(names) == n {
 				break
@@ -123,4 +127,5 @@ func shown(ctx context.Context, c *harness.Cluster, n int, is func(*skeinv1.Thre
 		}
 		w.Stop()
 	}
+	return names
 }

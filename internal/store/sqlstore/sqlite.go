@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,8 @@ type SQLiteOptions struct {
 	Clock clock.PassiveClock
 	// Readers is the largest number of connections that read; 8 when 0.
 	Readers int
+	// Driver opens the connections that read and write; the driver of modernc.org/sqlite when nil. A benchmark counts statements with it.
+	Driver driver.Driver
 }
 
 // OpenSQLite opens the store in a data folder. It creates or migrates the database, and fails when another process uses
