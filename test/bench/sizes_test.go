@@ -51,7 +51,7 @@ var _ = Describe("The manager", Ordered, Label("sizes"), func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 		Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
 		Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
-		var first, again starts
+		var first, again serving
 		for range 5 {
 			m, err := cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Log: GinkgoWriter})
 			Expect(err).NotTo(HaveOccurred())
@@ -87,11 +87,11 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// starts are how long managers took until they said that they were ready, and until the runtime API answered through the API server, and the
+// serving is how long managers took until they said that they were ready, and until the runtime API answered through the API server, and the
 // processor time that they had used by then.
-type starts struct{ ready, served, used []time.Duration }
+type serving struct{ ready, served, used []time.Duration }
 
-func (s *starts) add(ctx context.Context, m *harness.Manager) {
+func (s *serving) add(ctx context.Context, m *harness.Manager) {
 	GinkgoHelper()
 	began := time.Now()
 	ready := make(chan time.Duration, 1)
@@ -113,6 +113,6 @@ func (s *starts) add(ctx context.Context, m *harness.Manager) {
 	s.ready = append(s.ready, <-ready)
 }
 
-func (s *starts) String() string {
+func (s *serving) String() string {
 	return fmt.Sprintf("%s; ready p50 %s; %s of processor time", spread(s.served), round(quantile(s.ready, .5)), round(quantile(s.used, .5)))
 }

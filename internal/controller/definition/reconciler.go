@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -81,7 +81,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if slices.ContainsFunc(r.status(obj).Conditions, isUnchecked) {
 		result.RequeueAfter = retryAfter
 	}
-	if cmp.Equal(*r.status(before), *r.status(obj)) {
+	if equality.Semantic.DeepEqual(r.status(before), r.status(obj)) {
 		return result, nil
 	}
 	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
