@@ -67,7 +67,7 @@ func benchmarkTurns(b *testing.B, threads int) {
 	}
 	close(work)
 	b.ResetTimer()
-	start, work := time.Now(), processorTime(b)
+	start, used := time.Now(), processorTime(b)
 	var group sync.WaitGroup
 	for _, id := range ids {
 		group.Go(func() {
@@ -94,7 +94,7 @@ func benchmarkTurns(b *testing.B, threads int) {
 	group.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "turns/s")
-	b.ReportMetric(float64((processorTime(b)-work).Microseconds())/float64(b.N)/1000, "cpu-ms/turn")
+	b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/turn")
 	b.ReportMetric(0.3, "goal-cpu-ms/turn")
 	cancel()
 	done.Wait()
