@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -29,8 +28,8 @@ type SQLiteOptions struct {
 	Clock clock.PassiveClock
 	// Readers is the largest number of connections that read; 8 when 0.
 	Readers int
-	// Driver opens the connections that read and write; the driver of modernc.org/sqlite when nil. A benchmark counts statements with it.
-	Driver driver.Driver
+	// Executed is called for each statement that reads or writes, by several goroutines. It may be nil.
+	Executed func(query string)
 }
 
 // OpenSQLite opens the store in a data folder. It creates or migrates the database, and fails when another process uses
@@ -74,6 +73,9 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 	}
 	connect := func(ctx context.Context, writes bool) (sqldb.Link, error) {
 		return sqldb.ConnectSQLite(ctx, filepath.Join(o.Dir, databaseFile), writes)
+	}
+	if o.Executed != nil {
+		connect = sqldb.Watched(connect, o.Executed)
 	}
 	s.db.Writer = txn.NewSerialWriters(s.db, connect, s.subscribers.Send)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return sqldb.Open(ctx, sqliteDialect, connect, false) })
