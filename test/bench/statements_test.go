@@ -52,7 +52,7 @@ func (c *counters) executed(query string) {
 	switch word, _, _ := strings.Cut(strings.TrimSpace(query), " "); {
 	case word == "COMMIT":
 		c.commits.Add(1)
-	case word == "BEGIN", word == "ROLLBACK", word == "PRAGMA":
+	case word == "BEGIN", word == "END", word == "ROLLBACK", word == "PRAGMA":
 	case strings.Contains(query, "INSERT "), strings.Contains(query, "DELETE FROM"), strings.Contains(query, "UPDATE "): // some after a WITH
 		c.writes.Add(1)
 	default:
