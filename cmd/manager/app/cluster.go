@@ -106,8 +106,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			DefaultNamespaces: o.cachedNamespaces(),
 			ByObject:          byObject,
-			// Nothing here uses managedFields, and they are half the size of a small object.
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform:  objects.Cached,
 		},
 		NewCache: o.newCache,
 		Client: client.Options{Cache: &client.CacheOptions{

@@ -27,6 +27,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/boundsecrets"
 	"github.com/skein-dev/skein/internal/kube/definitions"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/ownclock"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -98,7 +99,7 @@ func (o *Options) newLabelledCache(ctx context.Context, cfg *rest.Config, mgr ct
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject:          map[client.Object]cache.ByObject{&corev1.Secret{}: only, &corev1.ConfigMap{}: only},
 		DefaultNamespaces: o.cachedNamespaces(),
-		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultTransform:  objects.Cached,
 	}
 	c, err := cache.New(cfg, options)
 	if err == nil && o.SecretsByBinding {
