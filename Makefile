@@ -32,8 +32,6 @@ export CGO_ENABLED := $(if $(RACE),1,0)
 ifndef DEBUG
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false)
 endif
-# Without the traces of gRPC, which nothing here shows, the linker can leave out methods that nothing calls (docs/adr/0086-size-and-start-of-the-manager.md).
-export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 GO_BUILD := go build -p $(JOBS) $(if $(DEBUG),,-ldflags '-s -w')
 # Flags of the test tiers: VERBOSE=1 prints all output, FILTER is a Ginkgo label filter, PKG narrows the
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.

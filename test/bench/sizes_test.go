@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -22,9 +21,6 @@ const megabyte = 1_000_000
 // How large the programs and images are, and how soon a manager serves: on a new data folder, where it makes its database and its certificates, and on
 // one that it knows. A control plane without a node, and the manager as a local process.
 var _ = Describe("The manager", Ordered, Label("sizes"), func() {
-	// unused is a method of a library that nothing calls. It is in the program where something may look up methods by name: all others are then, too.
-	const unused = "service/s3.(*Client).PutBucketWebsite"
-
 	It("is small", func() {
 		// The manager's goal is half of the 139 MB that it had. It is also what a process that is a sandbox runs.
 		goals := map[string]string{"manager": " (goal 70 MB)"}
@@ -33,12 +29,6 @@ var _ = Describe("The manager", Ordered, Label("sizes"), func() {
 			Expect(err).NotTo(HaveOccurred(), "run `make build` first")
 			figure("size of bin/"+name, "%.1f MB%s, %.1f MB compressed", float64(info.Size())/megabyte, goals[name], float64(compressed(harness.Bin(name)))/megabyte)
 		}
-	})
-
-	It("has no methods that nothing calls", func() {
-		program, err := os.ReadFile(harness.Bin("manager"))
-		Expect(err).NotTo(HaveOccurred())
-		figure("methods that nothing calls are in bin/manager", "%t  (goal false)", bytes.Contains(program, []byte(unused)))
 	})
 
 	It("has small images", func(ctx SpecContext) {

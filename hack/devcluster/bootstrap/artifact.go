@@ -101,7 +101,7 @@ func nodeSteps(src string) ([]step, error) {
 	return []step{
 		// Use no tag that matters to a package of the standard library or of another program here: that package and
 		// everything that needs it would be compiled again. Without cgo, names and users are looked up in Go anyway.
-		{tags: "no_btrfs,no_devmapper,no_zfs,nri_no_wasm,grpcnotrace", out: "bin/",
+		{tags: "no_btrfs,no_devmapper,no_zfs,nri_no_wasm", out: "bin/",
 			ld:   "-s -w -X github.com/containerd/containerd/v2/version.Version=" + containerd,
 			pkgs: []string{cmd + "containerd", cmd + "containerd-shim-runc-v2", cmd + "ctr"}},
 		{ld: "-s -w", out: "cni/", pkgs: []string{cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local", cni + "meta/portmap"}},

@@ -250,10 +250,7 @@ func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, to
 			return err
 		}
 		for _, s := range steps {
-			c := command{dir: filepath.Join(b.src, k.module), cgo: s.cgo, flags: append(compilerFlags(), "-ldflags="+s.ld)}
-			if s.tags != "" {
-				c.flags = append(c.flags, "-tags="+s.tags)
-			}
+			c := command{dir: filepath.Join(b.src, k.module), cgo: s.cgo, flags: append(compilerFlags(), "-tags="+s.tags, "-ldflags="+s.ld)}
 			f := p.feed()
 			todo[i] = append(todo[i], work{c, s, f})
 			f.expect(b.toCompile(ctx, c, s.pkgs, f)) // now, so that the estimate includes it and modules are fetched meanwhile

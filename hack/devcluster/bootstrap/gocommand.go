@@ -84,8 +84,6 @@ func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *fe
 const (
 	noDebugInformation = "-gcflags=all=-dwarf=false"
 	noPaths            = "-trimpath"
-	// noTraces leaves out the traces of gRPC, so that the linker can leave out methods that nothing calls. Tags of a command replace it.
-	noTraces = "-tags=grpcnotrace"
 )
 
 // goCommand returns a command of the go tool, without settings for the caller's own work.
@@ -101,7 +99,7 @@ func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exe
 	if c.cgo {
 		enabled = "1"
 	}
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+noPaths+" "+noDebugInformation+" "+noTraces, "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+noPaths+" "+noDebugInformation, "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
 	if limit := compilerMemory(availableMemory(), jobs()); limit != 0 && os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		cmd.Env = append(cmd.Env, "GOGC=off", fmt.Sprint("GOMEMLIMIT=", limit))
 	}

@@ -52,9 +52,10 @@ func parseText(name, source string) (text, error) {
 	if !strings.Contains(source, "{{") {
 		return text{plain: source}, nil
 	}
-	t, err := template.New(name).Funcs(template.FuncMap{
-		// The parser wants their names only: execution.function has what they do.
-		"toolResult": func(string) any { return nil }, "fromJSON": func(string) any { return nil }, "toJSON": func(any) string { return "" },
+	t, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{
+		"toolResult": func(string) (any, error) { return nil, nil }, // bound to the conversation by render
+		"fromJSON":   func(text string) (any, error) { return decode([]byte(text)) },
+		"toJSON":     toJSON,
 	}).Parse(source)
 	if err != nil {
 		return text{}, fmt.Errorf("%s is not a template: %w", name, err)
@@ -71,8 +72,13 @@ func (v *view) render(t text) (string, error) {
 	if t.tmpl == nil {
 		return t.plain, nil
 	}
+	// Functions belong to a template and not to an execution, so a clone separates concurrent calls.
+	tmpl, err := t.tmpl.Clone()
+	if err != nil {
+		return "", err
+	}
 	var out bytes.Buffer
-	err := v.execute(&out, t.tmpl)
+	err = tmpl.Funcs(template.FuncMap{"toolResult": v.toolResult}).Execute(&out, v)
 	return out.String(), err
 }
 
