@@ -64,7 +64,7 @@ var _ = Describe("Scale of the controllers", Label("scale"), func() {
 				for k := range n {
 					threads.items = append(threads.items, skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: request("of-agent", k).Name}})
 				}
-				handler := watches.ByIndex(threads, func() client.ObjectList { return &skeinv1.ThreadList{} }, objects.IndexAgent)
+				handler := watches.Dependents(watches.ByIndex(threads, func() client.ObjectList { return &skeinv1.ThreadList{} }, objects.IndexAgent))
 				before, after := agentOf(metav1.ConditionFalse), agentOf(metav1.ConditionTrue)
 				e := ctrlevent.UpdateEvent{ObjectOld: before, ObjectNew: after}
 				Expect(watches.ReadyTurned().Update(e)).To(BeTrue())
