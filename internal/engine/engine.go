@@ -204,7 +204,7 @@ func (e *Engine) Start(ctx context.Context) error {
 func (e *Engine) Wake(threadID string) { e.dispatch.Wake(threadID) }
 
 // WakeRefused queues a thread that could not run when it was tried last, because its definitions were not ready or a quota had no room, or
-// that is being tried. It costs nothing for other threads.
+// that is being tried. It queues no other thread.
 func (e *Engine) WakeRefused(threadID string) { e.dispatch.WakeRefused(threadID) }
 
 // Load returns how many threads this replica runs, and how many wait for a worker.

@@ -64,10 +64,9 @@ const remnantsPage = 500
 // had left something.
 func (s *Service) SweepRemnants(ctx context.Context) (removed int, err error) {
 	for last := int64(0); ; {
-		var n int
-		last, n, err = s.store.SweepRemnants(ctx, last, remnantsPage)
-		removed += n
-		if err != nil || last == 0 {
+		next, n, failed := s.store.SweepRemnants(ctx, last, remnantsPage)
+		removed, err = removed+n, errors.Join(err, failed)
+		if last = next; last == 0 {
 			return removed, err
 		}
 	}

@@ -18,10 +18,11 @@ const (
 	leastGCPercent = 40
 )
 
-// gcPercent returns the setting of the garbage collector (GOGC) for a heap with so many bytes in use.
-func gcPercent(live uint64) int {
+// gcPercent returns the setting of the garbage collector (GOGC) for so many bytes that a collection has found in use: the heap's, and the stacks and
+// globals that it has looked through, of which the setting is a percentage too.
+func gcPercent(live, others uint64) int {
 	garbage := min(max(live, leastGarbage), mostGarbage)
-	return max(int(garbage*100/max(live, 1<<20)), leastGCPercent)
+	return max(int(garbage*100/max(live+others, 4<<20)), leastGCPercent)
 }
 
 // collectByHeap sets the garbage collector after each collection to what gcPercent returns, unless the environment sets it (GOGC).
@@ -44,14 +45,19 @@ func (c *collector) watch() {
 }
 
 func (c *collector) adjust() {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() == metrics.KindUint64 {
-		// To set it stops all goroutines for a moment, so small differences are left alone.
-		if want, is := gcPercent(sample[0].Value.Uint64()), int(c.percent.Load()); want*10 < is*9 || want*10 > is*11 {
-			debug.SetGCPercent(want)
-			c.percent.Store(int64(want))
+	defer c.watch()
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	var bytes [3]uint64
+	for i, s := range samples {
+		if s.Value.Kind() != metrics.KindUint64 {
+			return // this release of Go does not say it
 		}
+		bytes[i] = s.Value.Uint64()
 	}
-	c.watch()
+	// To set it stops all goroutines for a moment, so small differences are left alone.
+	if want, is := gcPercent(bytes[0], bytes[1]+bytes[2]), int(c.percent.Load()); want*10 < is*9 || want*10 > is*11 {
+		debug.SetGCPercent(want)
+		c.percent.Store(int64(want))
+	}
 }

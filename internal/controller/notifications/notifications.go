@@ -45,6 +45,8 @@ type Source struct {
 	tracked map[string][]reconcile.Request // by id; usually one request
 	ids     map[reconcile.Request]string   // the inverse of tracked
 	pending map[reconcile.Request]waiting
+	// searched is when the last request of a search that is under way is due.
+	searched time.Time
 }
 
 // waiting says how a request waits in the workqueue.
@@ -160,10 +162,14 @@ func (s *Source) search() {
 			reqs = append(reqs, req)
 		}
 	}
-	after := time.Duration(0)
+	now := time.Now()
+	after := max(s.searched.Sub(now), 0) // behind a search that is under way, which keeps its pace
 	for some := range slices.Chunk(reqs, missedAtOnce) {
 		s.add(watches.MissedPriority, after, some...)
 		after += missedEvery
+	}
+	if len(reqs) > 0 {
+		s.searched = now.Add(after - missedEvery)
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 )
 
@@ -49,7 +51,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		if wait.Throttled && failed == nil { // after a failure the next reconcile may be far away
 			r.notifications.Suppress(s.req)
 		}
-		return ctrl.Result{RequeueAfter: wait.After}, nil
+		result := ctrl.Result{RequeueAfter: wait.After}
+		if wait.Throttled && failed == nil { // it has waited by then, and its notifications are dropped
+			result.Priority = ptr.To(watches.ChangedPriority)
+		}
+		return result, nil
 	}
 	if written, err := conditions.WriteStatus(ctx, r.Client, r.Recorder, s.object, client.MergeFrom(before)); !written {
 		return ctrl.Result{}, err

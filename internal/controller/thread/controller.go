@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,7 +78,6 @@ type Reconciler struct {
 	notifications *notifications.Source
 	statusLimit   *statuslimit.Limiter
 	childEnds     *statuslimit.Budget
-	agentTurns    *statuslimit.Budget
 	lost          lostCalls
 	released      *lru.Cache // of UIDs
 	foreground    *foreground
@@ -92,7 +92,6 @@ func New(o Options) *Reconciler {
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
 		statusLimit:   statuslimit.New(),
 		childEnds:     statuslimit.NewBudget(),
-		agentTurns:    statuslimit.NewSpreadBudget(),
 		released:      lru.New(maxReleased),
 		foreground:    newForeground(),
 	}
@@ -178,7 +177,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} {
 		done, err := step(ctx, s)
 		if done && err == nil {
-			return ctrl.Result{RequeueAfter: s.again}, nil
+			return ctrl.Result{RequeueAfter: s.again, Priority: ptr.To(watches.NormalPriority)}, nil
 		}
 		if failed = err; err != nil {
 			break
@@ -197,8 +196,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)
-	if result.RequeueAfter == 0 || s.retry != 0 && s.retry < result.RequeueAfter {
-		result.RequeueAfter = s.retry
+	if s.retry != 0 && (result.RequeueAfter == 0 || s.retry < result.RequeueAfter) {
+		result.RequeueAfter, result.Priority = s.retry, ptr.To(watches.NormalPriority)
 	}
 	if err == nil && failed == nil && result.RequeueAfter == 0 {
 		failed = r.refuse(ctx, s)

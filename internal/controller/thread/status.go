@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,15 +72,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 			u = familial // the Thread is most likely gone by then
 		}
 	}
-	waits, priority := gather(u, run, at), watches.NormalPriority
-	switch {
-	case u != now || failed != nil:
-	case s.childSucceeded(&before.Status):
+	waits := gather(u, run, at)
+	if u == now && failed == nil && s.childSucceeded(&before.Status) {
 		waits = r.childEnds.Gather(r.statusLimit, s.req, at)
-	case agentTurned(&before.Status, &s.object.Status):
-		waits, priority = r.agentTurns.Gather(r.statusLimit, s.req, at), watches.DependentPriority
-	default:
-		priority = watches.ChangedPriority
 	}
 	wait, write := r.statusLimit.Decide(s.req, waits, at)
 	if !write {
@@ -87,8 +82,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 			r.notifications.Suppress(s.req)
 		}
 		result := ctrl.Result{RequeueAfter: wait.After}
-		if failed == nil { // otherwise it is tried again with the priority that it has
-			result.Priority = &priority
+		if failed == nil && (wait.Throttled || u != now) { // it has waited by then; after a failure it keeps its priority
+			result.Priority = ptr.To(watches.ChangedPriority)
 		}
 		return result, nil
 	}

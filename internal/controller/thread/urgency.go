@@ -1,12 +1,10 @@
 package thread
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -86,25 +84,6 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 // for the last one.
 func familyEnded(before, after *skeinv1.ChildCounts) bool {
 	return after != nil && after.Pending+after.Running == 0 && (before == nil || *before != *after)
-}
-
-// agentTurned reports whether nothing else is urgent to show of a thread than that its agent has become ready, or is not ready any more. That
-// comes to all threads of the agent at once.
-func agentTurned(before, after *skeinv1.ThreadStatus) bool {
-	was := meta.FindStatusCondition(before.Conditions, skeinv1.ConditionReady)
-	is := meta.FindStatusCondition(after.Conditions, skeinv1.ConditionReady)
-	if before.Agent == "" || was == nil || is == nil || !ofAgent(was) && !ofAgent(is) {
-		return false
-	}
-	rest := *after
-	rest.Conditions = slices.Clone(after.Conditions)
-	meta.SetStatusCondition(&rest.Conditions, *was)
-	return classify(before, &rest) != now
-}
-
-// ofAgent reports whether a Ready condition of a stored thread says that its agent cannot run it.
-func ofAgent(c *metav1.Condition) bool {
-	return slices.Contains([]string{skeinv1.ReasonReferenceNotReady, skeinv1.ReasonReferenceNotFound, skeinv1.ReasonInvalidArguments}, c.Reason)
 }
 
 // gather returns how long a change may wait for others.

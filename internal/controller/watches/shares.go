@@ -3,7 +3,6 @@ package watches
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -24,7 +23,6 @@ const reservedPart = 4
 type sharedQueue struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 	workers, reserved int
-	limiter           workqueue.TypedRateLimiter[ctrl.Request]
 
 	mu    sync.Mutex
 	turns turns
@@ -34,11 +32,11 @@ type sharedQueue struct {
 	owed  []string          // namespaces of which something is set aside
 }
 
-// aside is what of a namespace is set aside, in lists of which each is older first, by priority as in the queue. What passes everything else,
-// such as effects that are due and requests whose turn has come, is in the first.
+// aside is what of a namespace is set aside, in lists of which each is older first, by priority as in the queue. What passes everything else, such as
+// effects that are due and requests whose turn has come, is in the first.
 type aside struct {
 	lists      [5][]ctrl.Request
-	priorities map[ctrl.Request]int // of each request, which may be in several lists
+	priorities map[ctrl.Request]int // of each request; it says in which list it is
 }
 
 // listOf returns the list for requests of a priority.
@@ -61,21 +59,35 @@ func (a *aside) add(request ctrl.Request, priority int) {
 	if there && before >= priority {
 		return
 	}
-	a.priorities[request] = priority
-	if list := listOf(priority); !there || list != listOf(before) {
-		a.lists[list] = append(a.lists[list], request)
+	list := listOf(priority)
+	if there && listOf(before) == list {
+		a.priorities[request] = priority
+		return
 	}
+	a.remove(request)
+	a.priorities[request] = priority
+	a.lists[list] = append(a.lists[list], request)
 }
 
-// next removes a request. There is one.
+// remove removes a request, if it is there.
+func (a *aside) remove(request ctrl.Request) {
+	priority, there := a.priorities[request]
+	if !there {
+		return
+	}
+	delete(a.priorities, request)
+	list := &a.lists[listOf(priority)]
+	*list = slices.DeleteFunc(*list, func(r ctrl.Request) bool { return r == request })
+}
+
+// next removes the first request and returns it with its priority. There is one.
 func (a *aside) next() (request ctrl.Request, priority int) {
 	for list := range a.lists {
-		for len(a.lists[list]) > 0 {
+		if len(a.lists[list]) > 0 {
 			request, a.lists[list] = a.lists[list][0], a.lists[list][1:]
-			if priority, there := a.priorities[request]; there {
-				delete(a.priorities, request)
-				return request, priority
-			}
+			priority = a.priorities[request]
+			delete(a.priorities, request)
+			return request, priority
 		}
 	}
 	panic("nothing is set aside") // the namespace would have no turn
@@ -83,7 +95,7 @@ func (a *aside) next() (request ctrl.Request, priority int) {
 
 // newSharedQueue returns the queue of a controller with this number of workers.
 func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter[ctrl.Request]) *sharedQueue {
-	q := &sharedQueue{workers: workers, limiter: limiter, turns: newTurns(), busy: map[string]int{}, aside: map[string]*aside{}}
+	q := &sharedQueue{workers: workers, turns: newTurns(), busy: map[string]int{}, aside: map[string]*aside{}}
 	if workers > 1 {
 		q.reserved = max(workers/reservedPart, 1)
 	}
@@ -95,41 +107,18 @@ func newSharedQueue(name string, workers int, limiter workqueue.TypedRateLimiter
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q *sharedQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
-	if !o.RateLimited {
-		q.add(o.After, ptr.Deref(o.Priority, NormalPriority), requests...)
-		return
-	}
-	for _, r := range requests { // each has a time of its own
-		after := q.limiter.When(r)
-		if o.After > 0 {
-			after = min(after, o.After)
+	if o.After == 0 && !o.RateLimited {
+		q.mu.Lock()
+		for _, r := range requests {
+			q.turns.add(r, ptr.Deref(o.Priority, NormalPriority))
 		}
-		q.add(after, ptr.Deref(o.Priority, NormalPriority), r)
+		q.mu.Unlock()
 	}
-}
-
-func (q *sharedQueue) add(after time.Duration, priority int, requests ...ctrl.Request) {
-	ready := time.Now().Add(after)
-	q.mu.Lock()
-	for _, r := range requests {
-		q.turns.add(r, priority, ready)
-	}
-	q.mu.Unlock()
-	q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, requests...)
+	q.PriorityQueue.AddWithOpts(o, requests...)
 }
 
 // Add implements workqueue.TypedInterface.
-func (q *sharedQueue) Add(request ctrl.Request) { q.add(0, NormalPriority, request) }
-
-// AddAfter implements workqueue.TypedDelayingInterface.
-func (q *sharedQueue) AddAfter(request ctrl.Request, after time.Duration) {
-	q.add(after, NormalPriority, request)
-}
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (q *sharedQueue) AddRateLimited(request ctrl.Request) {
-	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
-}
+func (q *sharedQueue) Add(request ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
 
 // GetWithPriority implements priorityqueue.PriorityQueue. It sets aside requests of namespaces that have their share of the workers. Done
 // adds them again.
@@ -174,8 +163,11 @@ func (q *sharedQueue) begin(request ctrl.Request, priority int) (added int, ok b
 	if q.mayBegin(ns) {
 		q.busy[ns]++
 		q.all++
-		next, added := q.turns.begin(request, priority, time.Now())
-		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(promotedPriority)}, next...)
+		q.takeBack(request)
+		added, next, some := q.turns.begin(request, priority)
+		if some {
+			q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(promotedPriority)}, next)
+		}
 		return added, true
 	}
 	if q.aside[ns] == nil {
@@ -184,6 +176,19 @@ func (q *sharedQueue) begin(request ctrl.Request, priority int) (added int, ok b
 	}
 	q.aside[ns].add(request, priority)
 	return 0, false
+}
+
+// takeBack removes a request that begins from what is set aside: it was added anew meanwhile. The caller holds mu.
+func (q *sharedQueue) takeBack(request ctrl.Request) {
+	a := q.aside[request.Namespace]
+	if a == nil {
+		return
+	}
+	a.remove(request)
+	if len(a.priorities) == 0 {
+		delete(q.aside, request.Namespace)
+		q.owed = slices.DeleteFunc(q.owed, func(ns string) bool { return ns == request.Namespace })
+	}
 }
 
 // finish counts the end of a reconcile. If a request that was set aside may begin now, finish removes it and returns it with some = true.

@@ -57,42 +57,68 @@ func passersBefore(q priorityqueue.PriorityQueue[ctrl.Request], flood func(n int
 	return -1, 0
 }
 
-func TestNothingWaitsForEverBehindRequestsThatPass(t *testing.T) {
-	for _, c := range []struct{ priority, others, passers int }{
-		{NormalPriority, 0, passersOfNormal},
-		{NormalPriority, 9, passersOfNormal},
-		{DependentPriority, 0, passersOfDependent},
-		{DependentPriority, 9, passersOfDependent},
-	} {
+func TestNewObjectsDoNotWaitForEver(t *testing.T) {
+	for _, others := range []int{0, 9} {
 		g := NewWithT(t)
 		q := queueOf(t, 1)
 		flood := func(n int) {
 			addTo(q, ChangedPriority, requestOf("flood", 2*n), requestOf("flood", 2*n+1))
 		}
-		for n := range c.others { // which came earlier
-			addTo(q, c.priority, requestOf("new", n))
+		for n := range others { // which came earlier
+			q.Add(requestOf("new", n))
 		}
 		ours := requestOf("new", 1000)
-		addTo(q, c.priority, ours)
+		q.Add(ours)
 		before, priority := passersBefore(q, flood, ours)
-		g.Expect(before).To(Equal((c.others+1)*c.passers+c.others), "%+v", c)
-		g.Expect(priority).To(Equal(c.priority), "it is tried again, if it must be, with the priority that it had")
+		g.Expect(before).To(Equal((others+1)*passers+others), "%d others", others)
+		g.Expect(priority).To(Equal(NormalPriority), "it is tried again, if it must be, with the priority that it had")
+		turns := &q.(*sharedQueue).turns
+		g.Expect(turns.order.Len()).To(BeZero())
+		g.Expect(turns.waits).To(BeEmpty())
+		g.Expect(turns.had).To(BeEmpty())
 		q.ShutDown()
 	}
 }
 
-// Of a namespace that creates many objects only one comes before the first of another one.
-func TestNamespacesTakeTurnsInBeingPassed(t *testing.T) {
+// What has changed since it was new passes others by itself, and takes no turn from them.
+func TestTurnsAreForWhatIsPassed(t *testing.T) {
 	g := NewWithT(t)
 	q := queueOf(t, 1)
 	defer q.ShutDown()
-	for n := range 1000 {
-		q.Add(requestOf("many", n))
+	for n := range 3 {
+		q.Add(requestOf("a", n))
 	}
-	ours := requestOf("few", 0)
-	q.Add(ours)
-	before, _ := passersBefore(q, func(n int) { addTo(q, ChangedPriority, requestOf("flood", 2*n), requestOf("flood", 2*n+1)) }, ours)
-	g.Expect(before).To(Equal(2*passersOfNormal + 1))
+	addTo(q, ChangedPriority, requestOf("a", 0), requestOf("a", 1))
+	for n := range passers {
+		addTo(q, ChangedPriority, requestOf("flood", n))
+	}
+	var names []string
+	for q.Len() > 0 {
+		r, _ := begun(q)
+		names = append(names, r.String())
+	}
+	g.Expect(names).To(Equal([]string{"a/0", "a/1", "flood/0", "flood/1", "a/2", "flood/2", "flood/3"}))
+}
+
+// What is set aside and begins by another way is not begun again.
+func TestWhatIsAddedAnewIsNoLongerSetAside(t *testing.T) {
+	g := NewWithT(t)
+	q := queueOf(t, 2) // one for a namespace while another waits
+	defer q.ShutDown()
+	shared := q.(*sharedQueue)
+	shared.all, shared.busy["a"] = 1, 1
+	_, began := shared.begin(requestOf("a", 1), NormalPriority)
+	g.Expect(began).To(BeFalse())
+	_, began = shared.begin(requestOf("a", 2), MissedPriority)
+	g.Expect(began).To(BeFalse())
+	shared.all, shared.busy["a"] = 0, 0
+	for n := 1; n <= 2; n++ {
+		_, began = shared.begin(requestOf("a", n), ChangedPriority)
+		g.Expect(began).To(BeTrue())
+		shared.all, shared.busy["a"] = 0, 0
+	}
+	g.Expect(shared.aside).To(BeEmpty())
+	g.Expect(shared.owed).To(BeEmpty())
 }
 
 // Requests that pass come from the same namespace, which has its share of the workers all the time, so all that comes is set aside.
@@ -148,36 +174,7 @@ func TestNothingThatIsSetAsideWaitsForEver(t *testing.T) {
 		g.Eventually(took, time.Minute).Should(Receive(&r2))
 		under = append(under[1:], r2)
 	}
-	g.Expect(begun).To(BeNumerically("<=", passersOfNormal+1))
-}
-
-// Requests that are to be looked at later have their turn from then on.
-func TestTurnsComeToWhatIsReady(t *testing.T) {
-	g := NewWithT(t)
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	turns := newTurns()
-	turns.add(requestOf("a", 1), NormalPriority, at.Add(time.Minute))
-	turns.add(requestOf("a", 2), NormalPriority, at.Add(time.Second))
-	turns.add(requestOf("a", 3), MissedPriority, at)
-	pass := func(at time.Time) (next []string) {
-		for range passersOfNormal {
-			came, _ := turns.begin(requestOf("flood", 0), ChangedPriority, at)
-			for _, r := range came {
-				next = append(next, r.Name)
-			}
-		}
-		return next
-	}
-	g.Expect(pass(at)).To(BeEmpty())
-	g.Expect(pass(at.Add(time.Second))).To(Equal([]string{"2"}))
-	g.Expect(pass(at.Add(time.Second))).To(BeEmpty(), "it had its turn, although it has not begun")
-	turns.add(requestOf("a", 1), DependentPriority, at)
-	g.Expect(pass(at.Add(time.Second))).To(Equal([]string{"1"}), "the earlier time counts")
-	for n := 1; n <= 2; n++ {
-		_, priority := turns.begin(requestOf("a", n), promotedPriority, at)
-		g.Expect(priority).To(Equal(NormalPriority))
-	}
-	g.Expect(turns.waits).To(BeEmpty(), "what has begun is forgotten")
+	g.Expect(begun).To(BeNumerically("<=", passers+1))
 }
 
 // The API server's first list comes last, also through a handler of dependents, whose other requests come after those for new objects.

@@ -2,10 +2,12 @@ package messages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
@@ -82,14 +84,19 @@ func (s Store) SweepRemnants(ctx context.Context, after int64, limit int) (last 
 	}); err != nil {
 		return 0, 0, fmt.Errorf("look for messages that were kept for forks: %w", err)
 	}
-	for _, key := range unread {
-		if err := removeRemnant(ctx, s.DB, key); err != nil {
-			return 0, removed, fmt.Errorf("remove messages that were kept for forks: %w", err)
-		}
-		removed++
-	}
 	if seen < limit {
 		last = 0
 	}
-	return last, removed, nil
+	var failed []error
+	for _, key := range unread { // one that cannot be removed keeps none of the others
+		if err := removeRemnant(ctx, s.DB, key); err != nil {
+			failed = append(failed, fmt.Errorf("remove messages that were kept for forks: %w", err))
+			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
+				return 0, removed, errors.Join(failed...)
+			}
+			continue
+		}
+		removed++
+	}
+	return last, removed, errors.Join(failed...)
 }

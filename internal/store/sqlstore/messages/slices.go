@@ -195,7 +195,8 @@ func FinishRemoval(ctx context.Context, db *txn.DB, id string) (was bool, err er
 			return was, fmt.Errorf("remove messages of thread %s: %w", id, err)
 		}
 	}
-	return was, CollectLeft(ctx, db, slices.Sorted(maps.Keys(sources)))
+	_ = CollectLeft(ctx, db, slices.Sorted(maps.Keys(sources))) // the messages are removed; the next sweep makes up for what failed here
+	return was, nil
 }
 
 // slice removes the next rows of a removal, or ends it when none are left. It adds the threads from which these were inherited to sources.

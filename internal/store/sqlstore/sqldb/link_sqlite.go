@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -83,19 +84,31 @@ func (l *sqliteLink) set(ctx context.Context, pragma string) error {
 
 func (l *sqliteLink) setInterruptible(on bool) { l.interruptible = on }
 
+// interruptAgain is after what time a statement is interrupted again. The library forgets an interrupt that comes before the statement has begun, also while
+// it compiles the statement anew.
+const interruptAgain = 5 * time.Millisecond
+
 // watch interrupts the statement that runs when the context ends, if the link is interruptible, until done is called.
 func (l *sqliteLink) watch(ctx context.Context) (done func()) {
 	if !l.interruptible || ctx.Done() == nil {
 		return func() {}
 	}
-	interrupted := make(chan struct{})
+	over, interrupted := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
 		tls := libc.NewTLS() // that of the link belongs to the goroutine that uses it
 		defer tls.Close()
-		sqlite3.Xsqlite3_interrupt(tls, l.db)
+		for {
+			sqlite3.Xsqlite3_interrupt(tls, l.db)
+			select {
+			case <-over:
+				return
+			case <-time.After(interruptAgain):
+			}
+		}
 	})
 	return func() {
+		close(over)
 		if !stop() {
 			<-interrupted
 		}

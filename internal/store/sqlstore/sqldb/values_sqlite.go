@@ -13,6 +13,8 @@ const (
 	pointerSize = libc.Tsize_t(unsafe.Sizeof(uintptr(0)))
 	// keptText is up to how many bytes of memory a statement keeps for the texts of its next execution.
 	keptText = 64 << 10
+	// longestText is the most bytes that SQLite stores in a text or a blob.
+	longestText = 1_000_000_000
 )
 
 // sqliteStmt is a prepared statement.
@@ -23,6 +25,7 @@ type sqliteStmt struct {
 	columns int
 	// texts is memory for the texts and blobs that are bound. The library reads it until the statement is reset.
 	texts, size uintptr
+	bound       []int32 // the parameters that are there
 }
 
 // textArg is a text or a blob to bind.
@@ -96,6 +99,9 @@ func (s *sqliteStmt) bindArg(i int32, a any) error {
 func (s *sqliteStmt) bindTexts(texts []textArg) error {
 	l, size := s.link, uintptr(1) // so that an empty text has an address too
 	for i := range texts {
+		if len(texts[i].text) > longestText {
+			return l.failure(sqlite3.SQLITE_TOOBIG)
+		}
 		size += uintptr(len(texts[i].text))
 	}
 	if size > s.size {
@@ -106,9 +112,11 @@ func (s *sqliteStmt) bindTexts(texts []textArg) error {
 		s.size = size
 	}
 	at := s.texts
+	s.bound = s.bound[:0]
 	for i := range texts {
 		t, n := &texts[i], len(texts[i].text)
 		copy(bytesAt(at, n), t.text)
+		s.bound = append(s.bound, t.param)
 		var rc int32
 		if t.blob {
 			rc = sqlite3.Xsqlite3_bind_blob(l.tls, s.handle, t.param, at, int32(n), sqlite3.SQLITE_STATIC)
@@ -149,7 +157,9 @@ func (s *sqliteStmt) reset() error {
 		err = s.link.failure(rc)
 	}
 	if s.size > keptText {
-		sqlite3.Xsqlite3_clear_bindings(s.link.tls, s.handle)
+		for _, i := range s.bound { // to clear all bindings would have the statement compiled anew
+			sqlite3.Xsqlite3_bind_null(s.link.tls, s.handle, i)
+		}
 		s.free()
 	}
 	return err

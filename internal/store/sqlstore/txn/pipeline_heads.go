@@ -100,7 +100,11 @@ func (ps *pipe) writeHead(ctx context.Context, h *Head, query string, args ...an
 	if !ps.unlocked {
 		return ps.Write(ctx, query, args...)
 	}
-	ps.guards = append(ps.guards, statement{qGuardedHeads[query], append(args, h.version-1)})
+	guard, ok := qGuardedHeads[query]
+	if !ok {
+		guard = guarded(query)
+	}
+	ps.guards = append(ps.guards, statement{guard, append(args, h.version-1)})
 	return nil
 }
 
