@@ -104,6 +104,11 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 		end.Status, end.Error = store.FiringFailed, fmt.Sprintf("a Thread %q exists already and was not made by this ScheduledEffect", t.Name)
 		return r.end(ctx, d, f, end)
 	}
+	if f.StartedAt == 0 { // a manager was lost after it had created the Thread
+		if err := r.startRunning(ctx, d, f); err != nil {
+			return err
+		}
+	}
 	run := t.Status.LastRun
 	terminated := t.Status.TerminatedAt != 0 && (run == nil || run.Outcome == "") || run != nil && run.Outcome == skeinv1.RunTerminated
 	switch {
@@ -129,11 +134,6 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 // awaitRun records what the Thread of a firing waits for before its first run begins. It writes nothing for a Thread of which nothing has
 // changed: thousands of others may run, and each end of one looks at all.
 func (r *Reconciler) awaitRun(ctx context.Context, d *schedule, f *store.Firing, t *skeinv1.Thread) error {
-	if f.StartedAt == 0 {
-		if err := r.startRunning(ctx, d, f); err != nil {
-			return err
-		}
-	}
 	d.awaitTimeout(f)
 	why := ""
 	if t.Status.LastRun == nil && conditions.Ready(t.Status.Conditions).Status == metav1.ConditionFalse {

@@ -2,6 +2,7 @@ package scheduledeffect_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -18,6 +20,13 @@ import (
 	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// lostStarts does not record that the Thread of a firing exists.
+type lostStarts struct{ scheduledeffect.Store }
+
+func (lostStarts) StartRunning(context.Context, store.FiringKey) error {
+	return errors.New("the manager is lost")
+}
 
 var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03", "EFF-07"), func() {
 	var w *world
@@ -106,6 +115,20 @@ var _ = Describe("A template whose agent is missing or not ready", Label("EFF-03
 		w.settle(ctx)
 		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule succeeded", "2m0s schedule canceled"}))
 		Expect(w.skipped(ctx)).To(ConsistOf(And(HaveField("Reason", skeinv1.ReasonMissed), HaveField("Detail", "it could not begin within 20s of its due time"))))
+	})
+
+	It("made its Thread, also where a manager was lost before it recorded that, and the run has ended", Label("EFF-04"), func(ctx SpecContext) {
+		whole := w.r.Options.Store
+		w.r.Options.Store = lostStarts{whole}
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) { s.Spec.ConcurrencyPolicy = skeinv1.ConcurrencyForbid })
+		w.Clock.Step(time.Minute)
+		_, err := w.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.s)})
+		Expect(err).To(MatchError(ContainSubstring("the manager is lost")))
+		Expect(threads(ctx)).To(Equal(1))
+		w.endThreads(ctx)
+		w.r.Options.Store = whole
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Status", store.FiringSucceeded), HaveField("StartedAt", Not(BeZero())))))
 	})
 
 	DescribeTable("follows the concurrency policy", func(ctx SpecContext, policy skeinv1.ConcurrencyPolicy, created int, want ...string) {

@@ -190,14 +190,6 @@ func scanEnvOf(scan sqldb.Scanner) (*store.EnvVar, error) {
 		Entry: entry.String, Version: version.String, UpdatedAt: updated.Int64}, nil
 }
 
-func scanEnvVar(scan sqldb.Scanner) (*store.EnvVar, error) {
-	var v store.EnvVar
-	var keyID int64
-	err := scan(&v.Name, &v.Type, &v.Value, &keyID, &v.Origin, &v.Entry, &v.Version, &v.UpdatedAt)
-	v.KeyID = uint32(keyID)
-	return &v, err
-}
-
 // EnvKeys implements store.EnvStore.
 func (s Store) EnvKeys(ctx context.Context) (map[uint32]int64, error) {
 	counts := map[uint32]int64{}

@@ -5,7 +5,6 @@ package queries
 const (
 	EnvColumns = `e.name, e.type, e.value, e.key_id, e.origin, e.entry, e.version, e.updated_at`
 
-	Env = `SELECT ` + EnvColumns + ` FROM thread_env e WHERE e.thread = ? ORDER BY e.name`
 	// EnvOf has one row of NULLs for a thread without variables, and none for a thread that does not exist.
 	EnvOf  = `SELECT ` + EnvColumns + ` FROM thread t LEFT JOIN thread_env e ON e.thread = t.key WHERE t.id = ? ORDER BY e.name`
 	SetEnv = `INSERT INTO thread_env (thread, name, type, value, key_id, origin, entry, version, updated_at)

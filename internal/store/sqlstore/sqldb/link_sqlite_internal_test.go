@@ -1,4 +1,4 @@
-package sqldb_test
+package sqldb
 
 import (
 	"bytes"
@@ -11,17 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
-var dialect = &sqldb.Dialect{Classify: sqldb.ClassifySQLite}
+var dialect = &Dialect{Classify: ClassifySQLite}
 
 // connect opens a connection to a file. It is closed with the test.
-func connect(t *testing.T, file string) *sqldb.Conn {
+func connect(t *testing.T, file string) *Conn {
 	t.Helper()
-	c, err := sqldb.Open(t.Context(), dialect, func(ctx context.Context, writes bool) (sqldb.Link, error) {
-		return sqldb.ConnectSQLite(ctx, file, writes)
+	c, err := Open(t.Context(), dialect, func(ctx context.Context, writes bool) (Link, error) {
+		return ConnectSQLite(ctx, file, writes)
 	}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +36,7 @@ func connect(t *testing.T, file string) *sqldb.Conn {
 func TestLinkAndDriverStoreTheSame(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	link := connect(t, file)
-	driver, err := sql.Open("sqlite", sqldb.SQLiteDSN(file))
+	driver, err := sql.Open("sqlite", SQLiteDSN(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +86,7 @@ func TestLinkReadsWhatItWrote(t *testing.T) {
 	var blob, none []byte
 	var missing sql.NullString
 	var there sql.NullInt64
-	var shown sqldb.Text
+	var shown Text
 	args := []any{long, "", "a\x00b", "a\xffb", "named", int64(1) << 40, 5, true, 0.5, []byte("blob"), nil, nil, 3, "{}"}
 	if err := link.Row(ctx, `SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`, args,
 		&text, &empty, &nul, &broken, &named, &n, &small, &yes, &half, &blob, &none, &missing, &there, &shown); err != nil {
@@ -116,7 +114,7 @@ func TestLinkReadsWhatItWrote(t *testing.T) {
 func TestLinkRunsStatementsWithinRows(t *testing.T) {
 	link, ctx := connect(t, filepath.Join(t.TempDir(), "db")), t.Context()
 	var outer []string
-	err := link.Rows(ctx, `SELECT value FROM json_each(?) WHERE value <> ?`, []any{`["a", "b", "c"]`, "b"}, func(scan sqldb.Scanner) error {
+	err := link.Rows(ctx, `SELECT value FROM json_each(?) WHERE value <> ?`, []any{`["a", "b", "c"]`, "b"}, func(scan Scanner) error {
 		var v, inner string
 		if err := scan(&v); err != nil {
 			return err
@@ -140,7 +138,7 @@ func TestLinkSaysWhatErrorsMean(t *testing.T) {
 	}
 	for range 2 {
 		_, err := link.Exec(ctx, `INSERT INTO t VALUES (1), (1)`)
-		if sqldb.ClassifySQLite(err) != sqldb.Ordinary || err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed: t.n (1555)") {
+		if ClassifySQLite(err) != Ordinary || err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed: t.n (1555)") {
 			t.Errorf("a repeated key: %v", err)
 		}
 	}
@@ -150,22 +148,22 @@ func TestLinkSaysWhatErrorsMean(t *testing.T) {
 	if link.Failed {
 		t.Error("the connection counts as failed after errors of statements")
 	}
-	if _, err := sqldb.ConnectSQLite(ctx, filepath.Join(dir, "no", "db"), true); sqldb.ClassifySQLite(err) != sqldb.Unavailable {
+	if _, err := ConnectSQLite(ctx, filepath.Join(dir, "no", "db"), true); ClassifySQLite(err) != Unavailable {
 		t.Errorf("a file in a folder that does not exist: %v", err)
 	}
 	noise := filepath.Join(dir, "noise")
 	if err := os.WriteFile(noise, bytes.Repeat([]byte("noise"), 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqldb.ConnectSQLite(ctx, noise, true); sqldb.ClassifySQLite(err) != sqldb.Broken {
+	if _, err := ConnectSQLite(ctx, noise, true); ClassifySQLite(err) != Broken {
 		t.Errorf("a file that is no database: %v", err)
 	}
-	reader, err := sqldb.ConnectSQLite(ctx, filepath.Join(dir, "db"), false)
+	reader, err := ConnectSQLite(ctx, filepath.Join(dir, "db"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if _, err := reader.Exec(ctx, `INSERT INTO t VALUES (2)`, nil); sqldb.ClassifySQLite(err) != sqldb.Unavailable {
+	if _, err := reader.Exec(ctx, `INSERT INTO t VALUES (2)`, nil); ClassifySQLite(err) != Unavailable {
 		t.Errorf("a write of a connection that reads: %v", err)
 	}
 }
@@ -174,9 +172,9 @@ func TestLinkSaysWhatErrorsMean(t *testing.T) {
 func TestLinkInterruptsQueries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	connect(t, file)
-	readers := sqldb.NewReaders(1, func(ctx context.Context) (*sqldb.Conn, error) {
-		return sqldb.Open(ctx, dialect, func(ctx context.Context, writes bool) (sqldb.Link, error) {
-			return sqldb.ConnectSQLite(ctx, file, writes)
+	readers := NewReaders(1, func(ctx context.Context) (*Conn, error) {
+		return Open(ctx, dialect, func(ctx context.Context, writes bool) (Link, error) {
+			return ConnectSQLite(ctx, file, writes)
 		}, false)
 	})
 	defer readers.Close()
