@@ -48,7 +48,6 @@ require (
 require (
 	github.com/KimMachineGun/automemlimit v0.7.5
 	github.com/go-logr/logr v1.4.4
-	github.com/google/go-cmp v0.7.0
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/tdewolff/parse/v2 v2.8.20
 	github.com/tidwall/gjson v1.20.0
@@ -65,6 +64,7 @@ require (
 
 require (
 	github.com/creack/pty v1.1.24 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
