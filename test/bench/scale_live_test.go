@@ -145,7 +145,7 @@ func commits(ctx context.Context, s store.Store, n int) event {
 	newThread(ctx, s, "one")
 	heard := make(chan struct{}, 1)
 	for i := range n { // until the store is closed
-		s.SubscribeThread(threadID("other", i), func(store.Notification) { Fail("nobody has changed it") })
+		s.SubscribeThread(threadID("other", i), func(store.Notification) { Fail("a subscriber was called for a thread that has not changed") })
 	}
 	s.SubscribeThread("one", func(store.Notification) {
 		select {

@@ -108,7 +108,7 @@ var _ = Describe("Profiles", Serial, Label("K8S-06", "COD-08"), func() {
 	}, SpecTimeout(15*time.Minute))
 })
 
-// managerWith gives the installed manager further flags, until the spec ends.
+// managerWith adds flags to the installed manager. It restores the manager when the spec ends.
 func managerWith(ctx context.Context, flags ...string) {
 	GinkgoHelper()
 	var d appsv1.Deployment

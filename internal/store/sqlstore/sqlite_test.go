@@ -232,7 +232,7 @@ var _ = Describe("SQLite's plans", func() {
 		}
 	})
 
-	It("rank the newest matches of a search, whose index gives them in that order", func(ctx SpecContext) {
+	It("rank the newest matches of a search without sorting all of them", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		for _, conditions := range []string{"", " AND t.id = 't'", " AND t.namespace IN ('n')", " AND m.role = 'user'"} {
 			plan, err := s.SearchPlan(ctx, conditions)

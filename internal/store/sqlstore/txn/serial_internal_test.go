@@ -80,3 +80,42 @@ func TestTransactionsOfACommitEndTogether(t *testing.T) {
 		t.Errorf("%v, in the order %v", errs, order)
 	}
 }
+
+// A writer asks for a fact once, and again after a transaction that failed: what that one read may have been undone.
+func TestFactsAreForgottenWithFailedTransactions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "db")
+	s := &serial{dialect: &sqldb.Dialect{Begin: "BEGIN IMMEDIATE", Classify: sqldb.ClassifySQLite}, now: func() int64 { return 1 },
+		open: func(ctx context.Context, writes bool) (sqldb.Link, error) {
+			return sqldb.ConnectSQLite(ctx, file, writes)
+		}}
+	defer s.close()
+	asked := 0
+	commit := func(fn func(*Tx) error) error {
+		j := &job{ctx: t.Context(), fn: fn}
+		s.commit([]*job{j})
+		return j.err
+	}
+	learn := func(tx *Tx) error {
+		if err := tx.Write(tx.Ctx, `CREATE TABLE IF NOT EXISTS used (n INTEGER)`); err != nil {
+			return err
+		}
+		_, err := tx.Fact(HasWebhooks, func() (bool, error) { asked++; return false, nil })
+		return err
+	}
+	failed := errors.New("failed")
+	for i, step := range []struct {
+		fn    func(*Tx) error
+		fails bool
+		asked int
+	}{
+		{learn, false, 1},
+		{learn, false, 1},
+		{func(tx *Tx) error { tx.ForgetFact(HasWebhooks); return learn(tx) }, false, 2},
+		{func(tx *Tx) error { return errors.Join(learn(tx), failed) }, true, 3}, // it runs once more, without assumptions
+		{learn, false, 4},
+	} {
+		if err := commit(step.fn); (err != nil) != step.fails || asked != step.asked {
+			t.Errorf("step %d: asked %d times, not %d: %v", i, asked, step.asked, err)
+		}
+	}
+}
