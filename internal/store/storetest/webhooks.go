@@ -72,6 +72,23 @@ func describeWebhooks(e *env) {
 			Expect(data[store.WebhookEffectFailed]).To(And(ContainSubstring(`"error":"no bank"`), ContainSubstring(`"scheduledEffect":"remind-1"`)))
 		})
 
+		It("are written for the webhooks that there are when something happens", func(ctx SpecContext) {
+			thread := e.threadIn(ctx, "ns")
+			ends := func(run string) {
+				GinkgoHelper()
+				e.apply(ctx, thread, &store.PutRun{Run: store.Run{ID: run, Agent: "helper", Status: store.RunRunning}})
+				e.apply(ctx, thread, &store.PutRun{Run: store.Run{ID: run, Agent: "helper", Status: store.RunSucceeded}})
+			}
+			ends("before")
+			Expect(list(ctx, store.DeliveryQuery{})).To(BeEmpty())
+			Expect(e.store.SetWebhooks(ctx, []store.Webhook{{ID: "all", Namespace: "ns", Name: "all", Events: []string{store.WebhookRunEnded}}})).To(Succeed())
+			ends("while there is one")
+			Expect(list(ctx, store.DeliveryQuery{})).To(ConsistOf(HaveField("Event", store.WebhookRunEnded)))
+			Expect(e.store.SetWebhooks(ctx, nil)).To(Succeed())
+			ends("after")
+			Expect(list(ctx, store.DeliveryQuery{})).To(BeEmpty(), "those of a webhook that is gone are removed")
+		})
+
 		It("are claimed by one of twenty, a few of each webhook, and by another when the claim expires", func(ctx SpecContext) {
 			telling(ctx, "r1", "r2", "r3")
 			var mu sync.Mutex
