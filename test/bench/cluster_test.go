@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -35,8 +34,7 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 		Expect(cluster.Install(ctx)).To(Succeed())
-		_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))
-		Expect(err).NotTo(HaveOccurred())
+		installPolicy(ctx, cluster)
 		ns = namespace(ctx, cluster)
 		create(ctx, cluster, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 	}, NodeTimeout(20*time.Minute))
@@ -103,11 +101,6 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 
 	It("writes little for a new Thread", func(ctx SpecContext) {
 		const n = 50
-		Eventually(ctx, func() ([]string, error) {
-			t := harness.NewThread(ns, "probe", "agent")
-			err := cluster.Client.Create(ctx, t, client.DryRunAll)
-			return t.Finalizers, err
-		}).ShouldNot(BeEmpty(), "the API server has the policy of config/mutation")
 		for _, kind := range []struct{ name, message string }{{"without a message", ""}, {"with a message, one after another", "hello"}} {
 			began := time.Now()
 			for i := range n {

@@ -74,9 +74,7 @@ func newIdleBench(ctx SpecContext) *idleBench {
 	cluster, err := harness.Up(ctx, harness.ClusterOptions{Name: "idle", Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
-	Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
-	Expect(cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
-	Expect(cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
+	installCRDs(ctx, cluster)
 	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
 	b := &idleBench{cluster: cluster, metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ns: &corev1.Namespace{}}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -57,6 +58,26 @@ func namespace(ctx context.Context, c *harness.Cluster) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	Expect(c.Client.Create(ctx, ns)).To(Succeed())
 	return ns.Name
+}
+
+// installCRDs applies the CRDs and, as nearly all benches have it, the policy of config/mutation.
+func installCRDs(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	Expect(c.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))).Error().NotTo(HaveOccurred())
+	Expect(c.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")).Error().NotTo(HaveOccurred())
+	installPolicy(ctx, c)
+}
+
+// installPolicy applies the policy of config/mutation, and waits until it acts. Until the API server has looked for new kinds, which it does every
+// five seconds for such policies, it refuses Threads.
+func installPolicy(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	Expect(c.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "mutation"))).Error().NotTo(HaveOccurred())
+	Eventually(ctx, func() ([]string, error) {
+		t := harness.NewThread(metav1.NamespaceDefault, "probe", "agent")
+		err := c.Client.Create(ctx, t, client.DryRunAll)
+		return t.Finalizers, err
+	}).ShouldNot(BeEmpty(), "the API server has the policy of config/mutation")
 }
 
 func create(ctx context.Context, c *harness.Cluster, objs ...client.Object) {
