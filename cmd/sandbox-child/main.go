@@ -1,4 +1,4 @@
-// Command sandbox-child is the program of children that run definition code in a sandbox. Command sandbox can do the same, but has a compiler
+// Command sandbox-child is the program of children whose code comes compiled to them in a sandbox. Command sandbox can do the same, but has a compiler
 // and a server besides, with which each child would take half as long again to start. It belongs beside the program sandbox, of the same build.
 package main
 

@@ -62,7 +62,7 @@ var runElsewhere = map[string]string{
 	"kubectl -n demo port-forward pod/SANDBOX 6061":                                                   "needs a node; the tier e2e runs it as printed",
 	"go tool pprof -top http://127.0.0.1:6061/debug/pprof/profile":                                    "needs a node; the tier e2e runs it as printed",
 	"perf record -a -g -F 499 -o executions.data -- sleep 30":                                         "needs perf, and records the whole machine",
-	"perf report -i executions.data --comm sandbox,sandbox-child --no-children":                       "needs perf",
+	"perf report -i executions.data --comm sandbox,3 --no-children":                                   "needs perf",
 }
 
 // goesOn has the commands that follow what happens until they are interrupted.

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/stacks"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
@@ -19,7 +19,7 @@ type isolate struct {
 	client *Client
 	req    sandbox.IsolateRequest
 	stream *stream
-	mapper *compile.Mapper
+	mapper *stacks.Mapper
 	ctx    context.Context // ends with the isolate
 	cancel context.CancelFunc
 	gone   chan struct{} // closed when err is set
@@ -58,7 +58,7 @@ func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (s
 		return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: reason})
 	}
 	i := &isolate{
-		client: c, req: req, stream: s, mapper: compile.NewMapper(req.Modules), gone: make(chan struct{}),
+		client: c, req: req, stream: s, mapper: stacks.New(req.Modules), gone: make(chan struct{}),
 		waiting: map[uint64]chan outcome{}, invocations: map[string]context.Context{},
 	}
 	i.ctx, i.cancel = context.WithCancel(s.ctx)

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/stacks"
 )
 
 // The transport ends a request whose answer has ended, perhaps before the end of the answer was read here. Requests
@@ -23,7 +23,7 @@ func TestInvokeAtTheEndOfTheIsolate(t *testing.T) {
 		i := &isolate{
 			client: &Client{}, req: sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"m": {}}},
 			stream: &stream{Conn: protocol.NewConn(answer, request, nil), body: answer, pipe: request, ctx: ctx, cancel: cancel},
-			mapper: compile.NewMapper(nil), gone: make(chan struct{}), waiting: map[uint64]chan outcome{}, invocations: map[string]context.Context{},
+			mapper: stacks.New(nil), gone: make(chan struct{}), waiting: map[uint64]chan outcome{}, invocations: map[string]context.Context{},
 		}
 		i.ctx, i.cancel = context.WithCancel(ctx)
 		go i.read()

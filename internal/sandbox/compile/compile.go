@@ -1,6 +1,5 @@
-// Package compile compiles TypeScript and modern JavaScript to ES modules for the engine, and maps positions in
-// stacks back to the original source (COD-05). It is cheap and imports no engine, so that controllers can use it to
-// validate the code of Tools and Effects.
+// Package compile compiles TypeScript and modern JavaScript to ES modules for the engine. It is cheap and imports no engine, so that
+// controllers can use it to validate the code of Tools and Effects.
 package compile
 
 import (

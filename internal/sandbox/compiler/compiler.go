@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 // Arg is the first argument with which a program that embeds this package starts as a compiler process.
@@ -41,15 +42,18 @@ const (
 	maxAddress    = 8 << 30
 )
 
+// request is one module of a definition, or all modules of a run.
 type request struct {
 	Filename string
 	Source   string
 	Language sandbox.Language
+	Run      []protocol.Module `json:",omitempty"`
 }
 
 type response struct {
-	Module *sandbox.Module `json:",omitempty"`
-	Error  *sandbox.Error  `json:",omitempty"`
+	Module *sandbox.Module  `json:",omitempty"`
+	Run    []sandbox.Module `json:",omitempty"`
+	Error  *sandbox.Error   `json:",omitempty"`
 }
 
 // Main runs the compiler process: it answers requests on standard input until that ends. It returns the exit code.
@@ -63,6 +67,8 @@ func Main() int {
 
 func serve() error {
 	debug.SetMaxStack(maxStack)
+	// When memory runs out, the kernel must kill this process, never the one that it compiles for.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	limits := lockdown.Limits{AddressSpace: maxAddress, Data: maxData}
 	err := lockdown.Apply(limits)
 	if errors.Is(err, lockdown.ErrNoSeccomp) {
@@ -96,25 +102,48 @@ func read(requests chan<- request) error {
 func answer(requests <-chan request) error {
 	out := json.NewEncoder(os.Stdout)
 	for r := range requests {
-		module, failed := compile.Transform(r.Filename, r.Source, r.Language)
-		answer := response{Error: failed}
-		if failed == nil {
-			module.Facts = inspect.Module(module.Code)
-			answer.Module = &module
-		}
-		if err := out.Encode(answer); err != nil {
+		if err := out.Encode(r.answer()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (r *request) answer() response {
+	if len(r.Run) > 0 {
+		return compileRun(r.Run)
+	}
+	module, failed := compile.Transform(r.Filename, r.Source, r.Language)
+	if failed != nil {
+		return response{Error: failed}
+	}
+	module.Facts = inspect.Module(module.Code)
+	return response{Module: &module}
+}
+
 // Options are the options of a Compiler. The zero value works for a program that handles Arg.
 type Options struct {
 	Command []string      // starts the process; empty means this program with Arg
+	Env     []string      // of the process; empty means GOMAXPROCS=2
+	Starter Starter       // starts the process and waits for it; nil means in the usual way
 	Timeout time.Duration // for one source, in processor time; 0 means 5 s
 	Wait    time.Duration // for one source, by the clock; 0 means twelve times Timeout
 }
+
+// Starter starts a process and waits for its end.
+type Starter interface {
+	Start(*exec.Cmd) error
+	Wait(*exec.Cmd) error
+}
+
+// plain is the usual Starter.
+type plain struct{}
+
+// Start implements Starter.
+func (plain) Start(cmd *exec.Cmd) error { return cmd.Start() }
+
+// Wait implements Starter.
+func (plain) Wait(cmd *exec.Cmd) error { return cmd.Wait() }
 
 // Compiler compiles in processes of its own, one for sources that compile quickly and one for the others. It is safe for
 // concurrent use.
@@ -133,6 +162,7 @@ type lane struct {
 
 type process struct {
 	cmd *exec.Cmd
+	by  Starter
 	in  io.WriteCloser
 	enc *json.Encoder
 	dec *json.Decoder
@@ -141,8 +171,26 @@ type process struct {
 
 // New returns a compiler.
 func New(o Options) *Compiler {
+	o.complete()
+	c := &Compiler{slow: &lane{opts: o}}
+	if o.Timeout > quickTimeout {
+		quick := o
+		quick.Timeout, quick.Wait = quickTimeout, min(quickPatience*quickTimeout, o.Wait)
+		c.quick = &lane{opts: quick}
+	}
+	return c
+}
+
+// complete sets what is not set.
+func (o *Options) complete() {
 	if len(o.Command) == 0 {
 		o.Command = []string{"/proc/self/exe", Arg}
+	}
+	if len(o.Env) == 0 {
+		o.Env = []string{"GOMAXPROCS=2"}
+	}
+	if o.Starter == nil {
+		o.Starter = plain{}
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -150,11 +198,6 @@ func New(o Options) *Compiler {
 	if o.Wait <= 0 {
 		o.Wait = slowPatience * o.Timeout
 	}
-	c := &Compiler{slow: &lane{opts: o}}
-	if o.Timeout > quickTimeout {
-		c.quick = &lane{opts: Options{Command: o.Command, Timeout: quickTimeout, Wait: min(quickPatience*quickTimeout, o.Wait)}}
-	}
-	return c
 }
 
 // Compile compiles one module, like compile.Compile, and also sets its Facts. A source that takes long delays only other
@@ -177,27 +220,39 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 }
 
 func (c *lane) compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error, overrun) {
+	answer, failed, over := c.ask(request{Filename: filename, Source: source, Language: lang})
+	switch {
+	case failed != nil:
+		return sandbox.Module{}, failed, over
+	case answer.Error != nil:
+		return sandbox.Module{}, answer.Error, inTime
+	}
+	return *answer.Module, nil, inTime
+}
+
+// ask returns the answer of the process, or why there is none.
+func (c *lane) ask(q request) (response, *sandbox.Error, overrun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}, inTime
+		return response{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}, inTime
 	}
 	if c.proc == nil {
 		p, err := c.start()
 		if err != nil {
-			return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}, inTime
+			return response{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}, inTime
 		}
 		c.proc = p
 	}
 	p := c.proc
 	stop := p.watch(c.opts.Timeout, c.opts.Wait)
 	var answer response
-	err := p.enc.Encode(request{filename, source, lang})
+	err := p.enc.Encode(q)
 	if err == nil {
 		err = p.dec.Decode(&answer)
 	}
 	over := stop()
-	if err == nil && (answer.Module == nil) == (answer.Error == nil) {
+	if err == nil && !answer.suits(q) {
 		err = errors.New("no answer")
 	}
 	if err != nil || over != inTime { // the process was killed just after it had answered
@@ -205,12 +260,17 @@ func (c *lane) compile(filename, source string, lang sandbox.Language) (sandbox.
 		p.end()
 	}
 	if err != nil {
-		return sandbox.Module{}, c.failure(filename, over, p.err.String(), err), over
+		return response{}, c.failure(q.Filename, over, p.err.String(), err), over
 	}
-	if answer.Error != nil {
-		return sandbox.Module{}, answer.Error, inTime
+	return answer, nil, inTime
+}
+
+// suits reports whether an answer has what was asked for.
+func (r *response) suits(q request) bool {
+	if r.Error != nil {
+		return r.Module == nil && r.Run == nil
 	}
-	return *answer.Module, nil, inTime
+	return len(r.Run) == len(q.Run) && (r.Module != nil) == (len(q.Run) == 0)
 }
 
 // failure returns an error that says what the source did to the process.
@@ -233,8 +293,8 @@ func (c *lane) failure(filename string, over overrun, said string, err error) *s
 
 func (c *lane) start() (*process, error) {
 	command := c.opts.Command
-	p := &process{cmd: exec.Command(command[0], command[1:]...), err: &strings.Builder{}}
-	p.cmd.Env = []string{"GOMAXPROCS=2"}
+	p := &process{cmd: exec.Command(command[0], command[1:]...), by: c.opts.Starter, err: &strings.Builder{}}
+	p.cmd.Env = c.opts.Env
 	p.cmd.Stderr = &limited{to: p.err}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -244,7 +304,7 @@ func (c *lane) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := p.by.Start(p.cmd); err != nil {
 		return nil, err
 	}
 	// When this process dies, the pipe closes and the compiler ends.
@@ -255,7 +315,7 @@ func (c *lane) start() (*process, error) {
 func (p *process) end() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	_ = p.by.Wait(p.cmd)
 }
 
 // Close ends the processes. A closed compiler compiles nothing more.

@@ -148,7 +148,7 @@ func (h *hold) complete() bool {
 	for _, pid := range children {
 		compiled = compiled || strings.Contains(command(pid), "--libraries=true")
 	}
-	return compiled && len(children) == prefork*sandboxtest.Pools()+1
+	return compiled && len(children) == sandboxtest.AtRest(prefork)+1
 }
 
 // outcome says how a program ended, by runCode or as a tool.
@@ -323,7 +323,7 @@ func (h *hold) expectIntact() {
 	defer cancel()
 	r := h.client.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 42"}).Wait(ctx)
 	Expect(r.Value).To(Equal(42.0), "%v", r.Error)
-	Eventually(func() int { return len(Children(os.Getpid())) }, patience).Should(Equal(prefork * sandboxtest.Pools()))
+	Eventually(func() int { return len(Children(os.Getpid())) }, patience).Should(Equal(sandboxtest.AtRest(prefork)))
 	Eventually(runtime.NumGoroutine, patience).Should(BeNumerically("<=", h.goroutines))
 	Eventually(func() int64 { return Resident(os.Getpid()) - h.resident }, patience).Should(BeNumerically("<", 48<<20), "bytes more than before, in the supervisor and the manager's side together")
 }

@@ -22,12 +22,13 @@ type ChildOptions struct {
 	AddressSpace     uint64 // bytes; 0 means no limit
 	Data             uint64 // bytes of writable memory; 0 means no limit
 	Unconfined       bool   // no seccomp filter; only where the kernel has none and the operator allowed it
-	Libraries        bool   // file descriptor 3 holds what CompileLibraries wrote
+	Program          bool   // file descriptor 3 is the program
+	Libraries        bool   // the next file descriptor holds what CompileLibraries wrote
 	CompileLibraries bool   // write the libraries' bytecode to standard output and end
-	Compiler         bool   // be ready to compile, which only runs do: definition code comes compiled
+	Compiler         bool   // be ready to compile a run
 	// Kind is the only kind of isolate that the child is for; 0 means any.
 	Kind  protocol.Kind
-	Check bool // write the versions of the protocol to standard output and end
+	Check bool // write Release to standard output and end
 }
 
 // Args returns the options as arguments.
@@ -36,6 +37,7 @@ func (o ChildOptions) Args() []string {
 		fmt.Sprintf("--address-space=%d", o.AddressSpace),
 		fmt.Sprintf("--data=%d", o.Data),
 		fmt.Sprintf("--unconfined=%t", o.Unconfined),
+		fmt.Sprintf("--program=%t", o.Program),
 		fmt.Sprintf("--libraries=%t", o.Libraries),
 		fmt.Sprintf("--compile-libraries=%t", o.CompileLibraries),
 		fmt.Sprintf("--compiler=%t", o.Compiler),
@@ -55,7 +57,7 @@ const compileStack = 24 << 20
 const ChildArg = "sandbox-child"
 
 // ChildMain runs a child from start to end: it prepares an engine, locks the process down, sends Ready, executes one
-// Open, and ends. It returns the exit code. A program without a compiler, for which it is nil, takes no runs.
+// Open, and ends. It returns the exit code. A program without a compiler, for which it is nil, takes only code that comes compiled.
 func ChildMain(args []string, compiler *Compiler) int {
 	var o ChildOptions
 	var kind uint
@@ -63,7 +65,8 @@ func ChildMain(args []string, compiler *Compiler) int {
 	flags.Uint64Var(&o.AddressSpace, "address-space", 0, "bytes that the process may map")
 	flags.Uint64Var(&o.Data, "data", 0, "bytes of writable memory")
 	flags.BoolVar(&o.Unconfined, "unconfined", false, "run without a seccomp filter")
-	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from file descriptor 3")
+	flags.BoolVar(&o.Program, "program", false, "file descriptor 3 is the program")
+	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from the next file descriptor")
 	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
 	flags.UintVar(&kind, "kind", 0, "the only kind of isolate, as a number of the protocol")
 	flags.BoolVar(&o.Compiler, "compiler", false, "be ready to compile")
@@ -79,9 +82,12 @@ func ChildMain(args []string, compiler *Compiler) int {
 	return 0
 }
 
+// Release returns what a program says of itself that is to be used beside another one: the versions of the protocol, and what its children take.
+func Release() string { return protocol.Versions() + "compiled runs\n" }
+
 func child(o ChildOptions, compiler *Compiler) error {
 	if o.Check {
-		_, err := os.Stdout.WriteString(protocol.Versions())
+		_, err := os.Stdout.WriteString(Release())
 		return err
 	}
 	debug.SetMaxStack(maxStack)
@@ -155,7 +161,13 @@ func lock(o ChildOptions) error {
 
 // mapLibraries maps the sealed file that the supervisor shares with its children.
 func mapLibraries(o ChildOptions) (Libraries, error) {
-	const fd = 3
+	fd := 3
+	if o.Program {
+		if err := unix.Close(fd); err != nil {
+			return Libraries{}, fmt.Errorf("the program: %w", err)
+		}
+		fd++
+	}
 	if !o.Libraries {
 		return Libraries{}, nil
 	}

@@ -5,13 +5,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Compiler is what runs need and definition code, which comes compiled, does not. This package does not import it, so that a program can do
-// without.
+// Compiler is what code needs that does not come compiled. This package does not import it, so that a program can do without.
 type Compiler struct {
 	// Compile compiles a module of a run according to its form.
 	Compile func(protocol.Module) (sandbox.Module, *sandbox.Error)
-	// Stacks returns a function that maps the positions in a stack back to the sources of compiled modules.
-	Stacks func(compiled map[string]sandbox.Module) func(stack string) string
 	// InUse returns how many bytes of memory the compiler's process uses, apart from the engine's heap.
 	InUse func() int64
 }

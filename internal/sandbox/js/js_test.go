@@ -4,6 +4,7 @@ package js_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,7 +27,6 @@ func TestJS(t *testing.T) {
 // compiler is that of runs.
 var compiler = &js.Compiler{
 	Compile: compile.Module,
-	Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
 	InUse:   inuse.Bytes,
 }
 
@@ -163,7 +163,7 @@ var _ = Describe("a child", func() {
 		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
 	})
 
-	It("takes no runs in a program without a compiler", func() {
+	It("takes only compiled runs in a program without a compiler", func() {
 		vm, err := qjs.New()
 		Expect(err).NotTo(HaveOccurred())
 		defer vm.Close()
@@ -171,11 +171,30 @@ var _ = Describe("a child", func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer r.Close()
 		defer w.Close()
-		open := protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js", Modules: []protocol.Module{{Name: "main.js", Source: "1"}}}
+		open := protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js", Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "1"}}}
 		b, err := open.Encode()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeOpen, b)).To(Succeed())
 		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
+	})
+
+	It("maps the positions of a run that comes compiled", Label("COD-05"), func() {
+		source := "interface A {\n  n: number\n}\n\nexport default (a: A) => {\n  throw new Error('no ' + a.n)\n}\n"
+		m, failed := compile.Compile("main.ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		for _, mapped := range []bool{true, false} {
+			module := protocol.Module{Name: "main.ts", Source: m.Code}
+			if mapped {
+				module.Map = m.SourceMap
+			}
+			args, err := value.Encode([]any{map[string]any{"n": 1}})
+			Expect(err).NotTo(HaveOccurred())
+			c := child(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.ts", Args: args, Modules: []protocol.Module{module}}, js.Libraries{})
+			done, err := protocol.ParseDone(until(c, protocol.TypeDone))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(done.Status).To(Equal(sandbox.StatusError))
+			Expect(strings.Contains(done.Outcome.Err.Stack, "main.ts:6:")).To(Equal(mapped), done.Outcome.Err.Stack)
+		}
 	})
 
 	It("ends an isolate that a broken request reaches", func() {

@@ -33,7 +33,7 @@ type machine struct {
 	vm   *qjs.VM
 	conn *protocol.Conn
 	libs Libraries
-	// compiler is nil where there are no runs.
+	// compiler is nil where all code comes compiled.
 	compiler *Compiler
 	// begin is what environment has made; undefined where the engine has none yet.
 	begin qjs.Value
@@ -81,7 +81,7 @@ type task struct {
 }
 
 // Serve executes what the first frame of conn requests, to its end. vm is a fresh engine; if it is nil, Serve makes one
-// from the images of libs, or a new one. Only runs need a compiler. Serve returns an error only when the manager breaks the
+// from the images of libs, or a new one. Only runs that do not come compiled need a compiler. Serve returns an error only when the manager breaks the
 // protocol, the pipes break or there is no engine.
 func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) error {
 	t, content, err := conn.Read()
@@ -123,8 +123,8 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) 
 	if open.Kind == protocol.KindIsolate {
 		return m.isolate(open)
 	}
-	if compiler == nil {
-		return protocol.Violation("a run for a child without a compiler")
+	if compiler == nil && !open.Compiled() {
+		return protocol.Violation("a run that is not compiled, for a child without a compiler")
 	}
 	return m.run(open)
 }

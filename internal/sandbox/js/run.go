@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/stacks"
 )
 
 // Limits on what code may report.
@@ -41,10 +42,13 @@ type runner struct {
 func (m *machine) run(open *protocol.Open) error {
 	if open.Wall > 0 {
 		reason := fmt.Sprintf("the code ran for longer than %s, its limit", open.Wall)
-		defer time.AfterFunc(open.Wall, func() { m.stop(reason) }).Stop()
+		defer time.AfterFunc(open.Wall-open.Spent, func() { m.stop(reason) }).Stop()
 	}
 	r := &runner{machine: m, open: open}
-	watched := m.watchCompiler(open.Memory)
+	watched := func() {}
+	if !open.Compiled() {
+		watched = m.watchCompiler(open.Memory)
+	}
 	failed := r.link()
 	watched()
 	if failed != nil {
@@ -64,7 +68,7 @@ func (r *runner) link() *sandbox.Error {
 	r.loader = &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	compiled := map[string]sandbox.Module{}
 	for _, m := range r.open.Modules {
-		module, err := r.compiler.Compile(m)
+		module, err := r.compile(m)
 		if err != nil {
 			if m.Name != r.open.Main {
 				err.Specifier = "./" + m.Name
@@ -74,12 +78,20 @@ func (r *runner) link() *sandbox.Error {
 		compiled[m.Name] = module
 		r.loader.sources[m.Name] = qjs.Source{Code: module.Code}
 	}
-	r.stacks = r.compiler.Stacks(compiled)
+	r.stacks = stacks.New(compiled).Stack
 
 	main, _ := json.Marshal(r.open.Main)
 	r.loader.sources[entryModule] = qjs.Source{Code: fmt.Sprintf("import %q;\nimport * as ns from %s;\nexport { ns };\n", startModule, main)}
 	r.loader.sources[startModule] = qjs.Source{Code: fmt.Sprintf("import { started } from %q;\nstarted();\n", hostModule)}
 	return nil
+}
+
+// compile compiles a module, unless the supervisor has done so.
+func (r *runner) compile(m protocol.Module) (sandbox.Module, *sandbox.Error) {
+	if m.Form == protocol.FormCompiled {
+		return sandbox.Module{Code: m.Source, Filename: m.Name, SourceMap: m.Map}, nil
+	}
+	return r.compiler.Compile(m)
 }
 
 const (

@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -54,7 +56,7 @@ type Form byte
 
 // The forms.
 const (
-	FormCompiled   Form = 0 // an ES module that the engine runs unchanged
+	FormCompiled   Form = 0 // an ES module that the engine runs unchanged; JSON becomes one, too
 	FormTypeScript Form = 1
 	FormJavaScript Form = 2
 	FormJSON       Form = 3
@@ -65,6 +67,7 @@ type Module struct {
 	Name   string // "main.ts", "lib/a.ts": normalised, without "./"
 	Form   Form
 	Source string
+	Map    []byte // FormCompiled: its source map, if the receiver is to map positions
 }
 
 // Binding is a global (empty Specifier) or an export of a module that exists only in the isolate.
@@ -84,6 +87,13 @@ type Open struct {
 	Modules  []Module
 	Bindings []Binding
 	Static   []byte // KindIsolate: an encoded object, the properties of state
+	// Spent is what a compiled run has used of its Wall before it reaches its child.
+	Spent time.Duration
+}
+
+// Compiled reports whether all modules are as the engine runs them.
+func (o *Open) Compiled() bool {
+	return !slices.ContainsFunc(o.Modules, func(m Module) bool { return m.Form != FormCompiled })
 }
 
 // Limits of an Open.
@@ -102,7 +112,7 @@ func (o *Open) Encode() ([]byte, error) {
 	}
 	size := len(o.Args) + len(o.Static)
 	for _, m := range o.Modules {
-		size += len(m.Source) + 64
+		size += len(m.Source) + len(m.Map) + 64
 	}
 	b := o.Limits.Append(make([]byte, 0, size+256))
 	b = appendText(b, o.Main)
@@ -120,6 +130,12 @@ func (o *Open) Encode() ([]byte, error) {
 		b = appendSpan(b, g.Value)
 	}
 	b = appendSpan(b, o.Static)
+	if o.Spent > 0 || slices.ContainsFunc(o.Modules, func(m Module) bool { return len(m.Map) > 0 }) {
+		for _, m := range o.Modules {
+			b = appendSpan(b, m.Map)
+		}
+		b = binary.AppendUvarint(b, uint64(max(o.Spent, 0)))
+	}
 	if len(b)+1 > MaxFrame {
 		return nil, fmt.Errorf("source, modules and values take %d MiB together: at most %d MiB", len(b)>>20, MaxFrame>>20)
 	}
@@ -141,5 +157,11 @@ func ParseOpen(b []byte) (*Open, error) {
 		o.Bindings = append(o.Bindings, Binding{Func: p.bool(), Specifier: p.text(), Name: p.text(), Value: p.span()})
 	}
 	o.Static = p.span()
+	if p.more() { // there are none from a manager, which sends sources, and none of isolates
+		for i := range o.Modules {
+			o.Modules[i].Map = p.span()
+		}
+		o.Spent = time.Duration(min(p.uint(), math.MaxInt64))
+	}
 	return o, p.end("open")
 }

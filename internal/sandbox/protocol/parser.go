@@ -70,6 +70,9 @@ func (p *parser) count(most int) int {
 	return n
 }
 
+// more reports whether there are further fields, which older releases do not send.
+func (p *parser) more() bool { return p.err == nil && p.r.Left() > 0 }
+
 // end returns the first error. What follows the fields that this release knows is of a newer one, and is skipped.
 func (p *parser) end(what string) error {
 	if p.err != nil {

@@ -86,6 +86,18 @@ var _ = Describe("messages", func() {
 		b, err := open.Encode()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(protocol.ParseOpen(b)).To(Equal(open))
+		Expect(open.Compiled()).To(BeFalse())
+		open.Modules = []protocol.Module{{Name: "main.ts", Source: "1", Map: []byte("{}")}, {Name: "d.json", Source: "{}", Map: []byte{}}}
+		b, err = open.Encode()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(protocol.ParseOpen(b)).To(Equal(open), "with source maps")
+		Expect(open.Compiled()).To(BeTrue())
+		open.Spent = time.Second
+		b, err = open.Encode()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(protocol.ParseOpen(b)).To(Equal(open), "with a time")
+		_, err = protocol.ParseOpen(b[:len(b)-1])
+		Expect(err).To(MatchError(protocol.ErrProtocol))
 		reply := &protocol.Reply{ID: 1 << 40, Outcome: protocol.Outcome{Err: e}}
 		Expect(protocol.ParseReply(reply.Encode())).To(Equal(reply))
 		settled := &protocol.Settled{ID: 2, Outcome: protocol.Outcome{Value: []byte{1, 2}}}

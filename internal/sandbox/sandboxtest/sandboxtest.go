@@ -107,14 +107,20 @@ func engine() (sandbox.Engine, string) { return Engine(), os.Getenv(DenoEnv) }
 // Engine returns the engine of the children.
 func Engine() sandbox.Engine { return cmp.Or(sandbox.Engine(os.Getenv(EngineEnv)), sandbox.QuickJS) }
 
-// Pools returns how many kinds of ready children a supervisor keeps: two where the program of ChildEnv has the one for definition code
-// beside it.
-func Pools() int {
+// Small reports whether the supervisors have a small program for their children, and so two kinds of them and a compiler: where the program of
+// ChildEnv has it beside it.
+func Small() bool {
 	program := os.Getenv(ChildEnv)
-	if _, err := os.Stat(filepath.Join(filepath.Dir(program), "sandbox-child")); program == "" || err != nil || Engine() != sandbox.QuickJS {
-		return 1
+	_, err := os.Stat(filepath.Join(filepath.Dir(program), supervisor.SmallProgram))
+	return program != "" && err == nil && Engine() == sandbox.QuickJS
+}
+
+// AtRest returns how many processes a supervisor has that nothing uses, but that has had a run: its ready children, and a compiler if it has one.
+func AtRest(prefork int) int {
+	if Small() {
+		return 2*prefork + 1
 	}
-	return 2
+	return prefork
 }
 
 func childProgram() (string, error) {

@@ -53,7 +53,7 @@ func (p *pool) prepareLibraries() {
 }
 
 func (p *pool) compileLibraries() (*os.File, error) {
-	o := p.server.childOptions(p.kind)
+	o := p.options()
 	o.CompileLibraries, o.Compiler = true, false
 	child, err := p.server.launch(p.command(o, nil))
 	if err != nil {

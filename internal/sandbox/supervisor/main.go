@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/inuse"
@@ -48,7 +47,6 @@ func Dispatch(args []string) (code int, ok bool) {
 func compilerOfRuns() *js.Compiler {
 	return &js.Compiler{
 		Compile: compile.Module,
-		Stacks:  func(compiled map[string]sandbox.Module) func(string) string { return compile.NewMapper(compiled).Stack },
 		InUse:   inuse.Bytes,
 	}
 }

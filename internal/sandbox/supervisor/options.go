@@ -1,8 +1,9 @@
 //go:build linux && (amd64 || arm64)
 
 // Package supervisor is the server in a sandbox. It accepts one stream of frames (package protocol) for each isolate
-// from the manager of one thread, and gives each isolate to a separate, locked-down, single-use child process. It
-// never reads code or values, and never runs an engine.
+// from the manager of one thread, and gives each isolate to a separate, locked-down, single-use child process. The
+// sources of runs pass through a compiler, which is another locked-down process. The supervisor decodes no values, and
+// never runs an engine.
 package supervisor
 
 import (
@@ -48,7 +49,7 @@ type Options struct {
 	Engine sandbox.Engine
 	Deno   string // the Deno program, for sandbox.V8
 	// Program is the program of a child, which passes its arguments to Dispatch. Empty means this program. Where SmallProgram is beside it,
-	// children for definition code have that one.
+	// those whose code comes compiled have that one.
 	Program string
 	// Child is the command of a child in place of Program, for tests.
 	Child []string

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/sandbox/pki"
@@ -92,22 +94,102 @@ var _ = Describe("the pool of children", func() {
 		}
 	}
 
-	It("starts definition code in children of the small program, and runs in others", func(ctx SpecContext) {
+	It("starts children of the small program for each kind of execution", func(ctx SpecContext) {
 		s := start(beside(func(path string) error { return os.Symlink(self(), path) }))
-		for kind, program := range map[protocol.Kind]string{protocol.KindIsolate: s.small.path(), protocol.KindRun: s.opts.Program} {
+		for _, kind := range []protocol.Kind{protocol.KindIsolate, protocol.KindRun} {
 			p := s.poolOf(kind)
 			Eventually(ctx, p.renewed).WithTimeout(2 * time.Minute).Should(BeClosed())
 			child, err := p.take(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(child.dispose)
-			Expect(child.cmd.Path).To(Equal(program))
+			Expect(child.cmd.Path).To(Equal(programPath))
+			Expect(child.cmd.ExtraFiles[0]).To(BeIdenticalTo(s.small.file))
+			Expect(child.cmd.Args).To(ContainElement("--compiler=false"))
 			Expect(child.cmd.Args).To(ContainElement(fmt.Sprintf("--kind=%d", kind)))
 			Expect(child.libraries).To(BeTrue())
 		}
-		Expect(int(s.small.file.Fd())).To(BeNumerically(">=", firstHigh), "a child's own descriptors would take its place")
 		Expect(s.poolOf(protocol.KindRun).size()).To(Equal(1), "there were no runs yet")
 		Expect(s.poolOf(protocol.KindIsolate).size()).To(Equal(s.opts.Prefork))
 	}, SpecTimeout(5*time.Minute))
+
+	It("starts children of the small program, whatever the numbers of open files", func(ctx SpecContext) {
+		s := start(beside(func(path string) error { return os.Symlink(self(), path) }))
+		isolates := s.poolOf(protocol.KindIsolate)
+		Eventually(ctx, isolates.compiled).WithTimeout(2 * time.Minute).Should(BeClosed())
+		for n := range 128 { // before a child executes its program, descriptors of its parent are moved above the highest that it gets
+			fd, err := unix.FcntlInt(isolates.libs.Load().Fd(), unix.F_DUPFD_CLOEXEC, n)
+			Expect(err).NotTo(HaveOccurred())
+			p := &pool{server: s, small: s.small}
+			p.libs.Store(os.NewFile(uintptr(fd), "libraries"))
+			child, err := p.spawn()
+			Expect(err).NotTo(HaveOccurred(), "libraries at %d", fd)
+			Expect(child.libraries).To(BeTrue())
+			child.dispose()
+			Expect(p.libs.Load().Close()).To(Succeed())
+		}
+	}, SpecTimeout(5*time.Minute))
+
+	Describe("a run that comes", func() {
+		var s *Server
+		BeforeEach(func() {
+			s = start(beside(func(path string) error { return os.Symlink(self(), path) }))
+		})
+		// first returns the first frame of a run as the supervisor reads it.
+		first := func(source string, arguments int) opening {
+			GinkgoHelper()
+			open := &protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun, Memory: 1 << 20, Wall: time.Minute}, Main: "main.ts", Args: make([]byte, arguments),
+				Modules: []protocol.Module{{Name: "main.ts", Form: protocol.FormTypeScript, Source: source}}}
+			b, err := open.Encode()
+			Expect(err).NotTo(HaveOccurred())
+			var frame bytes.Buffer
+			Expect(protocol.NewConn(nil, &frame, nil).Write(protocol.TypeOpen, b)).To(Succeed())
+			header, limits, err := readOpen(&frame)
+			Expect(err).NotTo(HaveOccurred())
+			return opening{header, limits, &frame}
+		}
+		// given returns what a child reads.
+		given := func(o opening) *protocol.Open {
+			GinkgoHelper()
+			var sent bytes.Buffer
+			Expect(o.send(&sent)).To(Succeed())
+			kind, content, err := protocol.NewConn(&sent, nil, nil).Read()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(kind).To(Equal(protocol.TypeOpen))
+			Expect(sent.Len()).To(BeZero())
+			open, err := protocol.ParseOpen(content)
+			Expect(err).NotTo(HaveOccurred())
+			return open
+		}
+
+		It("is compiled before its child begins, in the time of the run", func() {
+			o, pool, err := s.compile(first("export default (n: number) => n", 3))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pool).To(BeIdenticalTo(s.poolOf(protocol.KindRun)))
+			open := given(o)
+			Expect(open.Compiled()).To(BeTrue())
+			Expect(open.Modules[0].Source).To(And(ContainSubstring("(n) => n;"), Not(ContainSubstring("number"))))
+			Expect(open.Modules[0].Map).NotTo(BeEmpty())
+			Expect(open.Spent).To(BeNumerically(">", 0))
+			open.Modules, open.Spent = nil, 0
+			Expect(open).To(Equal(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun, Memory: 1 << 20, Wall: time.Minute}, Main: "main.ts", Args: make([]byte, 3), Bindings: nil, Static: []byte{}}))
+		})
+
+		DescribeTable("goes as it is to a child with a compiler", func(source string, arguments int) {
+			o, pool, err := s.compile(first(source, arguments))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pool).To(BeIdenticalTo(s.compiling))
+			Expect(pool.options().Compiler).To(BeTrue())
+			Expect(pool.command(pool.options(), nil).Path).To(Equal(s.opts.Program))
+			open := given(o)
+			Expect(open.Modules).To(ConsistOf(protocol.Module{Name: "main.ts", Form: protocol.FormTypeScript, Source: source}))
+			Expect(open.Args).To(HaveLen(arguments))
+			Expect(open.Wall).To(Equal(time.Minute))
+		},
+			Entry("with a mistake", "export default () => {", 0),
+			Entry("with long arguments", "export default 1", maxOpen),
+			Entry("with arguments above what is passed on in one write", "export default () => {", 100<<10),
+		)
+	})
 
 	DescribeTable("has one kind of children", func(small func(path string) error) {
 		s := start(beside(small))

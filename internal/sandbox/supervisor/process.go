@@ -85,7 +85,7 @@ func (s *spawner) close() { close(s.jobs) }
 // spawn starts a child and waits until it is locked down and ready.
 func (p *pool) spawn() (*process, error) {
 	libraries := p.libs.Load()
-	child, err := p.server.launch(p.command(p.server.childOptions(p.kind), libraries))
+	child, err := p.server.launch(p.command(p.options(), libraries))
 	if err != nil {
 		return nil, err
 	}
@@ -112,21 +112,26 @@ func (p *pool) command(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 		return s.engineChild()
 	}
 	command := s.opts.Child
+	var files []*os.File
 	switch {
 	case len(command) > 0:
 	case p.small != nil:
-		command = []string{p.small.path(), ChildArg}
+		o.Program = true
+		command, files = []string{programPath, ChildArg}, append(files, p.small.file)
 	default:
 		command = []string{s.program(), ChildArg}
 	}
-	o.Libraries = libraries != nil
+	if o.Libraries = libraries != nil; o.Libraries {
+		files = append(files, libraries)
+	}
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], o.Args()...)...)
+	if o.Program {
+		cmd.Args[0] = p.small.file.Name() // for those who list processes
+	}
 	// The code runs on one thread, and everything else in the child waits in the runtime's poller. With more than one processor the runtime
 	// would only look for work on the others.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=200", fmt.Sprintf("GOMEMLIMIT=%d", s.opts.MaxMemory+96<<20)}
-	if libraries != nil {
-		cmd.ExtraFiles = []*os.File{libraries}
-	}
+	cmd.ExtraFiles = files
 	return cmd
 }
 
@@ -141,8 +146,25 @@ func (s *Server) engineChild() *exec.Cmd {
 	return cmd
 }
 
-func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
+// Start starts a process that dies with this one. It is of this supervisor, which waits for it, until Wait has returned.
+func (s *Server) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.reaper.lock()
+	defer s.reaper.unlock()
+	if err := s.spawner.start(cmd); err != nil {
+		return err
+	}
+	s.reaper.own(cmd.Process.Pid)
+	return nil
+}
+
+// Wait waits until a process that Start has started has ended.
+func (s *Server) Wait(cmd *exec.Cmd) error {
+	defer s.reaper.forget(cmd.Process.Pid)
+	return cmd.Wait()
+}
+
+func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd}
 	cmd.Stderr = &p.stderr
 	in, err := cmd.StdinPipe()
@@ -154,16 +176,10 @@ func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
 		return nil, err
 	}
 	p.in, p.out, p.outEnd = in, bufio.NewReaderSize(out, 32<<10), out
-	p.wait = sync.OnceValue(func() error {
-		defer s.reaper.forget(cmd.Process.Pid)
-		return cmd.Wait()
-	})
-	s.reaper.lock()
-	defer s.reaper.unlock()
-	if err := s.spawner.start(cmd); err != nil {
+	p.wait = sync.OnceValue(func() error { return s.Wait(cmd) })
+	if err := s.Start(cmd); err != nil {
 		return nil, err
 	}
-	s.reaper.own(cmd.Process.Pid)
 	return p, nil
 }
 

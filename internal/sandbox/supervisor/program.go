@@ -10,13 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// SmallProgram is the name of the program for children that run definition code. It is beside the program of the other children.
+// SmallProgram is the name of the program for children whose code comes compiled. It is beside the program of the other children.
 const SmallProgram = "sandbox-child"
 
 // checkTimeout is far above the usual time of a check, a few milliseconds.
@@ -25,8 +23,9 @@ const checkTimeout = 30 * time.Second
 // program is a program that is kept open: images work only in the very program that made them, and a file may be replaced.
 type program struct{ file *os.File }
 
-// path returns a path at which this process and its children find the program.
-func (p *program) path() string { return fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()) }
+// programPath is where a child finds its program: it is the first descriptor that the child inherits besides its standard ones. The number
+// that the program has in this process is no use to a child, since other descriptors may get it before the child executes anything.
+const programPath = "/proc/self/fd/3"
 
 // findSmall opens the small program. There is none where it is not of this release or cannot be executed, and where the children have another
 // engine: they all have the supervisor's program then.
@@ -41,7 +40,7 @@ func (s *Server) findSmall() *program {
 			return nil
 		}
 	}
-	f, err := openHigh(filepath.Join(filepath.Dir(own), SmallProgram))
+	f, err := os.Open(filepath.Join(filepath.Dir(own), SmallProgram))
 	if err != nil {
 		return nil
 	}
@@ -54,35 +53,18 @@ func (s *Server) findSmall() *program {
 	return p
 }
 
-// firstHigh is above the descriptors that a child gets. They are put in place before it executes its program, which must not be one of them.
-const firstHigh = 64
-
-// openHigh opens a file with a descriptor from firstHigh on.
-func openHigh(name string) (*os.File, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, firstHigh)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
 // check returns an error if the program does not run, or not with this supervisor.
 func (p *program) check() error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, p.path(), append([]string{ChildArg}, js.ChildOptions{Check: true}.Args()...)...)
-	cmd.Env = []string{}
+	cmd := exec.CommandContext(ctx, programPath, append([]string{ChildArg}, js.ChildOptions{Check: true}.Args()...)...)
+	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{p.file}
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("its check failed: %w", err)
 	}
-	if string(out) != protocol.Versions() {
-		return fmt.Errorf("it is of another release, with the protocol versions %q: build both programs together", protocol.Cut(string(out), protocol.MaxName))
+	if string(out) != js.Release() {
+		return fmt.Errorf("it is of another release, which says %q: build both programs together", protocol.Cut(string(out), protocol.MaxName))
 	}
 	return nil
 }

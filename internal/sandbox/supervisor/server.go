@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
-	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 // ThreadHeader names the thread of a stream. NestedHeader is set on a run for which another run waits. Path is the
@@ -38,8 +37,10 @@ type Server struct {
 	certs     *certificates
 	spawner   *spawner
 	reaper    *reaper
-	small     *program // of children for definition code, if there is one
+	small     *program // of children whose code comes compiled, if there is one
 	pools     []*pool
+	runs      *compiler.Runs // compiles runs for children of the small program; nil where there is none
+	compiling *pool          // of children that compile the runs that are too much for it; none of them waits ready
 	admission *admission
 	thread    atomic.Pointer[string] // the one thread that this supervisor serves
 	activity  *activity
@@ -78,25 +79,11 @@ func New(o Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.small = s.findSmall()
 	s.pools = s.makePools()
+	if s.small != nil {
+		s.startCompiler()
+	}
 	go s.prepareLibraries()
 	return s, nil
-}
-
-// childOptions returns the options of children for a kind of isolate, or for any if it is 0. Writable memory is limited to twice what
-// the engine may use (a growing array holds old and new at once) plus what the process itself needs.
-func (s *Server) childOptions(kind protocol.Kind) js.ChildOptions {
-	next := kind
-	if kind == 0 {
-		// What comes next is most likely what came last. A child that was made ready for the other kind is slower.
-		next = protocol.Kind(s.last.Load())
-	}
-	return js.ChildOptions{
-		AddressSpace: uint64(4<<30 + 4*s.opts.MaxMemory),
-		Data:         uint64(384<<20 + 3*s.opts.MaxMemory),
-		Unconfined:   s.opts.AllowUnconfined,
-		Kind:         kind,
-		Compiler:     next != protocol.KindIsolate,
-	}
 }
 
 // Serve serves until ctx ends, then lets current streams finish within Options.Drain.
@@ -171,6 +158,7 @@ func (s *Server) close() {
 		p.close()
 	}
 	if s.small != nil {
+		s.runs.Close()
 		_ = s.small.file.Close()
 	}
 	s.spawner.close()

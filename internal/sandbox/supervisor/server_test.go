@@ -279,7 +279,7 @@ var _ = Describe("a supervisor", func() {
 		defer release()
 		Expect(c.Close()).To(Succeed())
 		Expect(e.Wait(ctx).Status).To(Equal(sandbox.StatusTerminated))
-		Eventually(func() int { return len(children()) }, patience).Should(BeNumerically("<=", len(before)))
+		Eventually(func() int { return len(children()) }, patience).Should(BeNumerically("<=", len(before)+sandboxtest.AtRest(0)))
 	})
 
 	It("ends code that its manager gave up, also when the code's process has stopped reading", Label("COD-04"), func() {
@@ -305,7 +305,7 @@ var _ = Describe("a supervisor", func() {
 		}, patience).Should(BeNumerically(">", 60<<10), "its pipe is full")
 		e.Terminate("enough")
 		Expect(e.Wait(ctx).Error.Message).To(Equal("enough"))
-		Eventually(func() int { return len(children()) }, patience).Should(BeNumerically("<=", len(before)))
+		Eventually(func() int { return len(children()) }, patience).Should(BeNumerically("<=", len(before)+sandboxtest.AtRest(0)))
 	})
 
 	It("leaks nothing in 200 runs one after the other and 20 at a time", Label("COD-01"), func() {
@@ -323,7 +323,7 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
 			run(0)
-			ready := 2 * sandboxtest.Pools()
+			ready := sandboxtest.AtRest(2)
 			// The pools refill after the last run, and the libraries get compiled.
 			Eventually(func() int { return len(children()) }, patience).Should(Equal(ready))
 			before := descriptors()

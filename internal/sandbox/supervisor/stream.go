@@ -64,7 +64,7 @@ func (s *Server) handler() http.Handler {
 // stream serves one isolate: it passes the Open to a child, and frames in both directions until one side ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	body := bufio.NewReaderSize(r.Body, 32<<10)
-	open, limits, err := readOpen(body)
+	header, limits, err := readOpen(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -73,7 +73,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if limits.Kind == protocol.KindRun {
 		s.ran.Store(true)
 	}
-	pool := s.poolOf(limits.Kind)
 	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 
@@ -89,6 +88,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	open, pool := opening{header, limits, body}, s.poolOf(limits.Kind)
+	if limits.Kind == protocol.KindRun && s.runs != nil {
+		if open, pool, err = s.compile(open); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
 	child, err := pool.take(r.Context())
 	if err != nil {
 		logf("%v", err)
@@ -104,7 +110,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if err := out.Flush(); err != nil {
 		return
 	}
-	if err := sendOpen(child.in, body, open, limits); err != nil {
+	if err := open.send(child.in); err != nil {
 		// Either the manager or the child disappeared; the end of the child shows which.
 		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the stream broke before the code was there"})
 	}
@@ -152,16 +158,16 @@ func readOpen(body io.Reader) (protocol.Header, protocol.Limits, error) {
 	return h, limits, err
 }
 
-// sendOpen passes on the first frame, with the limits that apply here.
-func sendOpen(w io.Writer, body io.Reader, h protocol.Header, l protocol.Limits) error {
-	head := binary.BigEndian.AppendUint32(nil, uint32(h.Size+1))
-	head = l.Append(append(head, byte(h.Type)))
-	rest := h.Size - protocol.LimitsSize
+// send passes on the first frame, with the limits that apply here.
+func (o *opening) send(w io.Writer) error {
+	head := binary.BigEndian.AppendUint32(nil, uint32(o.header.Size+1))
+	head = o.limits.Append(append(head, byte(o.header.Type)))
+	rest := o.header.Size - protocol.LimitsSize
 	if rest <= 64<<10 {
 		// Small enough for one write, and so for one read of the child.
 		whole := make([]byte, len(head)+rest)
 		copy(whole, head)
-		if _, err := io.ReadFull(body, whole[len(head):]); err != nil {
+		if _, err := io.ReadFull(o.rest, whole[len(head):]); err != nil {
 			return err
 		}
 		_, err := w.Write(whole)
@@ -170,7 +176,7 @@ func sendOpen(w io.Writer, body io.Reader, h protocol.Header, l protocol.Limits)
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	_, err := io.CopyN(w, body, int64(rest))
+	_, err := io.CopyN(w, o.rest, int64(rest))
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/stacks"
 )
 
 // keeper connects the supervisor and an engine for one Open. mu guards over, requests and writing to conn.
@@ -24,7 +24,7 @@ type keeper struct {
 	engine *engine
 	open   *protocol.Open
 	inbox  *inbox
-	mapper *compile.Mapper // for a run; the client maps for isolates
+	mapper *stacks.Mapper // for a run; the client maps for isolates
 
 	ending   atomic.Bool  // whether the reason of the end is decided
 	compiler atomic.Int64 // bytes that the compiler used, if that was too much

@@ -7,13 +7,14 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/stacks"
 )
 
 // internal is the prefix of the modules that the keeper provides to the harness.
 const internal = "skein:"
 
 // compileModules compiles the modules of a run in place, and returns a mapper for their positions.
-func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
+func compileModules(open *protocol.Open) (*stacks.Mapper, *sandbox.Error) {
 	compiled := map[string]sandbox.Module{}
 	for i, m := range open.Modules {
 		module, err := compile.Module(m)
@@ -26,7 +27,7 @@ func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 		compiled[m.Name] = module
 		open.Modules[i] = protocol.Module{Name: m.Name, Form: protocol.FormCompiled, Source: module.Code}
 	}
-	return compile.NewMapper(compiled), nil
+	return stacks.New(compiled), nil
 }
 
 // addLibraries adds the modules that definition code may import, as far as a module may name them, and the script

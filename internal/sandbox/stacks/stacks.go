@@ -1,4 +1,6 @@
-package compile
+// Package stacks maps the positions in stacks of the engine back to the original sources (COD-05). It imports neither a compiler nor an engine,
+// so that the small programs of a sandbox can use it.
+package stacks
 
 import (
 	"fmt"
@@ -26,8 +28,8 @@ type mapped struct {
 	consumer *sourcemap.Consumer
 }
 
-// NewMapper returns a mapper for modules, by their name in the engine.
-func NewMapper(modules map[string]sandbox.Module) *Mapper {
+// New returns a mapper for modules, by their name in the engine.
+func New(modules map[string]sandbox.Module) *Mapper {
 	m := &Mapper{modules: make(map[string]*mapped, len(modules))}
 	for name, module := range modules {
 		m.modules[name] = &mapped{module: module}
@@ -35,8 +37,9 @@ func NewMapper(modules map[string]sandbox.Module) *Mapper {
 	return m
 }
 
-// frame matches a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
-var frame = regexp.MustCompile(`^(\s*at (?:.*?\()?)(.+?):(\d+):(\d+)(\)?)\s*$`)
+// frame matches a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22". It is compiled when it is used, because most
+// processes of a sandbox end without an error.
+var frame = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\s*at (?:.*?\()?)(.+?):(\d+):(\d+)(\)?)\s*$`) })
 
 // firstFrames and lastFrames are how many frames a stack keeps of each error: those where it was thrown, and those where the code began.
 const firstFrames, lastFrames = 30, 10
@@ -49,7 +52,7 @@ func (m *Mapper) Stack(stack string) string {
 		if line == "" || strings.Contains(line, "skein:") || strings.HasSuffix(line, "(native)") {
 			continue
 		}
-		parts := frame.FindStringSubmatch(line)
+		parts := frame().FindStringSubmatch(line)
 		if parts == nil { // the message of a cause
 			out, frames = append(append(out, shorten(frames)...), line), nil
 			continue
