@@ -23,6 +23,10 @@ var _ = Describe("Scale of the store", Label("scale"), func() {
 			g.print("a firing, recorded, claimed and ended, "+db.name, 1_000, "; beside pending ones of other threads, half of them due")
 			g = grow(20, takes(ctx, db.open(ctx), 1_000), takes(ctx, db.open(ctx), 10_000))
 			g.print("the oldest firing, claimed and ended, "+db.name, 1_000, "; of so many that are due")
+			for _, all := range []bool{true, false} {
+				g = grow(5, looks(ctx, db.open(ctx), 100, all), looks(ctx, db.open(ctx), 1_000, all))
+				g.print("a look for due firings, "+db.name, 100, map[bool]string{true: "; namespaces, each of which has five that are due", false: "; namespaces, in one of which one is due"}[all])
+			}
 		}, NodeTimeout(3*time.Minute))
 
 		It("forks threads of many segments and files on "+db.name, func(ctx SpecContext) {
@@ -145,13 +149,36 @@ func ends(ctx context.Context, s *planted, n int) event {
 		due++
 		f := firing("bench", "one", due, 0)
 		Expect(s.RecordFiring(ctx, f)).To(BeTrue())
-		var found []store.DueFirings
-		for len(found) < 2 { // PostgreSQL's clock is read again now and then
-			var err error
-			found, _, err = s.DueFirings(ctx, 64)
+		for seen := 0; seen < 2; { // PostgreSQL's clock is read again now and then
+			found, err := s.DueFirings(ctx, "", 64)
 			Expect(err).NotTo(HaveOccurred())
+			seen = len(found.Due)
 		}
 		finish(ctx, s, map[string]int{"bench": 1}, f.EffectID)
+	})
+}
+
+// looks is a look for firings that are due, as one that ends while others wait begins it. Each of n namespaces has five, of which all are due, or
+// none but one of one namespace.
+func looks(ctx context.Context, s *planted, n int, all bool) event {
+	GinkgoHelper()
+	at := time.Now().Add(24 * time.Hour).UnixMicro()
+	if all {
+		at = 0
+	}
+	for i := range n {
+		name := fmt.Sprint("n-", i)
+		pending(ctx, s, name, name, 5, at)
+	}
+	pending(ctx, s, "due", "due", 1, 0)
+	s.settled(ctx)
+	from := ""
+	return always(func() {
+		for found := 0; found == 0; { // PostgreSQL's clock is read again now and then
+			d, err := s.DueFirings(ctx, from, 64)
+			Expect(err).NotTo(HaveOccurred())
+			from, found = d.From, len(d.Due)
+		}
 	})
 }
 

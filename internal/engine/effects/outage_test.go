@@ -20,12 +20,12 @@ type lost struct {
 	looks atomic.Int64
 }
 
-func (s *lost) DueFirings(context.Context, int) ([]store.DueFirings, time.Duration, error) {
+func (s *lost) DueFirings(context.Context, string, int) (*store.DueSearch, error) {
 	s.looks.Add(1)
 	if s.found.Load() {
-		return nil, 0, nil
+		return &store.DueSearch{All: true}, nil
 	}
-	return nil, 0, store.ErrUnavailable
+	return nil, store.ErrUnavailable
 }
 
 func (s *lost) ReleaseFirings(context.Context, string) error { return nil }
@@ -53,4 +53,38 @@ func TestOutage(t *testing.T) {
 	clk.Step(2 * time.Second)
 	g.Eventually(st.looks.Load, time.Minute).Should(BeEquivalentTo(22), "the retry itself, without a notification")
 	g.Eventually(clk.Waiters, time.Minute).Should(Equal(1))
+}
+
+// partly is a store whose first search for due firings has found nothing in the namespaces that it has looked at.
+type partly struct {
+	lost
+	from chan string
+}
+
+func (s *partly) DueFirings(_ context.Context, from string, _ int) (*store.DueSearch, error) {
+	s.from <- from
+	if from == "" {
+		return &store.DueSearch{From: "m", Next: time.Hour}, nil
+	}
+	return &store.DueSearch{Next: time.Hour}, nil
+}
+
+// TestSearchGoesOn covers EFF-02: a search that has not seen all namespaces goes on from where it was, after a pause.
+func TestSearchGoesOn(t *testing.T) {
+	g := NewWithT(t)
+	clk := testingclock.NewFakeClock(time.Now())
+	st := &partly{from: make(chan string)}
+	w := NewWorker(Options{
+		Store: st, Clock: clk, Log: logr.Discard(), Owner: "a", Workers: 4, ClaimTTL: 2 * time.Hour, Retry: Retry{First: time.Second}, Fault: func(string) {},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); w.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-over })
+	for _, from := range []string{"", "m", ""} {
+		g.Eventually(st.from, time.Minute).Should(Receive(Equal(from)))
+		g.Eventually(clk.Waiters, time.Minute).Should(Equal(2), "the ticker and the next look")
+		g.Expect(st.from).NotTo(Receive())
+		clk.Step(searchPause)
+	}
 }

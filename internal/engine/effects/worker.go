@@ -60,6 +60,7 @@ type Worker struct {
 	timer    clock.Timer // wakes the worker when another firing can be claimed; nil before the first
 	failures int         // looks for firings that have failed one after the other
 	retrying bool        // another look will follow a failed one
+	from     string      // the namespace from which the next look searches, where many have firings
 }
 
 // NewWorker returns a worker that does nothing until Run is called.
@@ -229,24 +230,30 @@ func (w *Worker) retry(err error) {
 	})
 }
 
+// searchPause is the pause before the next look when this one has found nothing to begin, and has not seen all namespaces.
+const searchPause = 100 * time.Millisecond
+
 // claimDue claims firings of the namespaces that have any, so that each has its share of the slots.
 func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*claim, free int) ([]store.Firing, error) {
-	due, next, err := w.store.DueFirings(ctx, free+len(running))
-	if err == nil {
-		w.wakeIn(next)
-	}
-	if err != nil || len(due) == 0 {
+	found, err := w.store.DueFirings(ctx, w.from, free+len(running))
+	if err != nil {
 		return nil, err
 	}
+	w.from = found.From
 	busy := map[string]int{}
 	for _, c := range running {
 		busy[c.namespace]++
 	}
-	waiting := make([]fairpool.Waiting, len(due))
-	for i, d := range due {
+	waiting := make([]fairpool.Waiting, len(found.Due))
+	for i, d := range found.Due {
 		waiting[i] = fairpool.Waiting{Group: d.Namespace, Count: d.Count}
 	}
 	shares := fairpool.Share(w.opts.Workers, busy, waiting)
+	next := found.Next
+	if len(shares) == 0 && !found.All && (next == 0 || next > searchPause) {
+		next = searchPause
+	}
+	w.wakeIn(next)
 	if len(shares) == 0 {
 		return nil, nil
 	}

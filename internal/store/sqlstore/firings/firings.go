@@ -3,7 +3,6 @@
 package firings
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,40 +68,6 @@ func (s Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool,
 		return err
 	})
 	return recorded && err == nil, err
-}
-
-// DueFirings implements store.FiringStore.
-func (s Store) DueFirings(ctx context.Context, limit int) (due []store.DueFirings, next time.Duration, err error) {
-	err = s.DB.Readers.Snapshot(ctx, func(c *sqldb.Conn) error {
-		now := s.DB.Now()
-		due, next = nil, 0
-		var at int64
-		later, err := sqldb.Found(c.Row(ctx, queries.NextFiring, []any{now}, &at))
-		if err != nil {
-			return err
-		}
-		if later {
-			next = time.Duration(at-now) * time.Microsecond
-		}
-		var one int
-		ready, err := sqldb.Found(c.Row(ctx, queries.FiringsReady, []any{now}, &one))
-		if err != nil || !ready { // the most frequent case looks at one row
-			return err
-		}
-		return c.Rows(ctx, queries.DueFirings, []any{now, sqldb.PageSize(limit)}, func(scan sqldb.Scanner) error {
-			var d store.DueFirings
-			err := scan(&d.Namespace, &d.Count, &d.Oldest)
-			if err == nil && d.Count > 0 {
-				due = append(due, d)
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("look for firings that are due: %w", err)
-	}
-	slices.SortStableFunc(due, func(a, b store.DueFirings) int { return cmp.Compare(a.Oldest, b.Oldest) })
-	return due, next, nil
 }
 
 // PendingFirings implements store.FiringStore.

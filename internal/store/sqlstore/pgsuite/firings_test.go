@@ -32,9 +32,9 @@ var _ = Describe("Firings", Label("EFF-02"), func() {
 			}
 			took := map[string]int{}
 			took["statements to find"], took["trips to find"] = way.during(func() {
-				due, _, err := s.DueFirings(ctx, 10)
+				found, err := s.DueFirings(ctx, "", 10)
 				Expect(err).NotTo(HaveOccurred())
-				Expect(due).To(HaveLen(to))
+				Expect(found.Due).To(HaveLen(to))
 			})
 			took["statements to count"], took["trips to count"] = way.during(func() { Expect(s.PendingFirings(ctx)).To(HaveLen(to)) })
 			return took

@@ -16,7 +16,8 @@ const (
 		WHERE NOT EXISTS (SELECT 1 FROM effect_schedule WHERE effect_id = ? AND removed = 1)
 			AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = ? AND t.namespace <> ?)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
-	FiringsReady = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
+	// OldestDue takes the time, and how many it reads.
+	OldestDue    = `SELECT namespace, available_at FROM effect_firing WHERE status = 'pending' AND available_at <= ? ORDER BY available_at LIMIT ?`
 	NextFiring   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
 	// firingNamespaces lists the namespaces that have pending firings by jumping through the index from one to the next. A query that begins with it
 	// does something for each of them, so that many namespaces take no more statements than one.
@@ -26,8 +27,13 @@ const (
 			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace)
 			FROM n WHERE n.namespace IS NOT NULL)
 		SELECT n.namespace, `
-	// DueFirings takes the time, and how many firings of a namespace it counts at most.
-	DueFirings = firingNamespaces + `(SELECT count(*) FROM (SELECT 1 FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace AND f.available_at <= ? LIMIT ?) c),
+	// DueFirings takes the first namespace, how many namespaces it looks at, the time, and how many firings of a namespace it counts at most.
+	DueFirings = `WITH RECURSIVE n (namespace, nth) AS (
+			SELECT min(namespace), 1 FROM effect_firing WHERE status = 'pending' AND namespace >= ?
+			UNION ALL
+			SELECT (SELECT min(namespace) FROM effect_firing WHERE status = 'pending' AND namespace > n.namespace), n.nth + 1
+			FROM n WHERE n.namespace IS NOT NULL AND n.nth < ?)
+		SELECT n.namespace, (SELECT count(*) FROM (SELECT 1 FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace AND f.available_at <= ? LIMIT ?) c),
 			(SELECT min(f.available_at) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
 		FROM n WHERE n.namespace IS NOT NULL`
 	PendingFirings = firingNamespaces + `(SELECT count(*) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
