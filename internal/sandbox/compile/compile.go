@@ -14,8 +14,12 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// MaxSource is the longest source of one module, in bytes.
-const MaxSource = 1 << 20
+// MaxSource is the longest source of one module, in bytes. MaxCode is the longest code that may become of one. The compiler indents each level of
+// nesting, so that some thousand levels become many times their source.
+const (
+	MaxSource = 1 << 20
+	MaxCode   = 4 * MaxSource
+)
 
 // tsconfig limits the compiler to the language itself: settings of a project elsewhere do not apply.
 const tsconfig = `{"compilerOptions":{"target":"esnext","useDefineForClassFields":true,"experimentalDecorators":false,"verbatimModuleSyntax":false}}`
@@ -76,6 +80,13 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	out := api.Transform(source, options)
 	if len(out.Errors) > 0 {
 		return sandbox.Module{}, syntaxError(filename, out.Errors[0])
+	}
+	if len(out.Code) > MaxCode {
+		return sandbox.Module{}, &sandbox.Error{
+			Name:    "RangeError",
+			Message: fmt.Sprintf("the source becomes %d bytes when it is compiled, of which at most %d are kept: write it with less nesting", len(out.Code), MaxCode),
+			Stack:   filename,
+		}
 	}
 	if returns.Match(out.Code) {
 		// As a module the source is refused, with the position of the return.

@@ -6,7 +6,7 @@ import (
 )
 
 // Module compiles a module of a run according to its form. Compiled modules stay as they are. It compiles in this
-// process, which the source may crash, so it is for the children of sandboxes only, of every engine.
+// process, which the source may crash, so it is only for processes that may end: children of sandboxes, of every engine, and compilers.
 func Module(m protocol.Module) (sandbox.Module, *sandbox.Error) {
 	switch m.Form {
 	case protocol.FormTypeScript:

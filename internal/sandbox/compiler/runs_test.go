@@ -3,14 +3,19 @@
 package compiler_test
 
 import (
+	"context"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
+	"github.com/skein-dev/skein/internal/sandbox/hostiletest"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
@@ -21,8 +26,21 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 		DeferCleanup(c.Close)
 		c.Warm()
 	})
-	typescript := func(source string) []protocol.Module {
-		return []protocol.Module{{Name: "main.ts", Form: protocol.FormTypeScript, Source: source}}
+	typescript := func(source string) protocol.Module {
+		return protocol.Module{Name: "main.ts", Form: protocol.FormTypeScript, Source: source}
+	}
+	run := func(modules ...protocol.Module) ([]protocol.Module, bool) {
+		GinkgoHelper()
+		compiled, _, ok := c.Compile(context.Background(), modules)
+		return compiled, ok
+	}
+	// again waits until a run is compiled: a process that has ended is replaced meanwhile.
+	again := func() {
+		GinkgoHelper()
+		Eventually(func() bool {
+			_, ok := run(typescript("export default 1"))
+			return ok
+		}, "60s").Should(BeTrue())
 	}
 
 	It("compiles all modules of a run as the child of the run does", func() {
@@ -32,7 +50,7 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 			{Name: "data.json", Form: protocol.FormJSON, Source: `{"a": [1]}`},
 			{Name: "made.js", Form: protocol.FormCompiled, Source: "export default 1 "},
 		}
-		got, ok := c.Compile(modules)
+		got, ok := run(modules...)
 		Expect(ok).To(BeTrue())
 		Expect(got).To(HaveLen(len(modules)))
 		for i, m := range modules {
@@ -43,24 +61,24 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 	})
 
 	DescribeTable("leaves to the child", func(source string) {
-		_, ok := c.Compile(typescript(source))
+		_, ok := run(typescript(source))
 		Expect(ok).To(BeFalse())
-		_, ok = c.Compile(typescript("export default 1"))
-		Expect(ok).To(BeTrue(), "the next run is compiled")
+		again()
 	},
 		Entry("a mistake", "export default () => {\n let x = ;\n}"),
 		Entry("a source that is long", strings.Repeat(" ", compiler.MaxRun+1)),
 		Entry("a source that takes forever", forever),
-		Entry("nesting beyond its stack", strings.Repeat("(", compiler.MaxRun)),
+		Entry("nesting beyond its stack", strings.Repeat("(", compiler.MaxRun/2-1)+"1"+strings.Repeat(")", compiler.MaxRun/2-1)),
+		Entry("a source of which much more becomes", strings.Repeat("{", 800)+strings.Repeat("}", 800)),
 	)
 
 	It("counts the modules of a run together, and compiles none without one", func() {
 		half := protocol.Module{Name: "a.js", Form: protocol.FormJavaScript, Source: strings.Repeat(" ", compiler.MaxRun/2)}
-		_, ok := c.Compile([]protocol.Module{half, half})
+		_, ok := run(half, half)
 		Expect(ok).To(BeTrue())
-		_, ok = c.Compile([]protocol.Module{half, half, {Name: "b.js", Form: protocol.FormJavaScript, Source: ";"}})
+		_, ok = run(half, half, protocol.Module{Name: "b.js", Form: protocol.FormJavaScript, Source: ";"})
 		Expect(ok).To(BeFalse())
-		_, ok = c.Compile(nil)
+		_, ok = run()
 		Expect(ok).To(BeFalse())
 	})
 
@@ -70,7 +88,7 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 			all.Go(func() {
 				defer GinkgoRecover()
 				name := string(rune('a' + i))
-				got, ok := c.Compile(typescript("export const " + name + ": number = 1"))
+				got, ok := run(typescript("export const " + name + ": number = 1"))
 				Expect(ok).To(BeTrue())
 				Expect(got[0].Source).To(ContainSubstring("const " + name + " = 1"))
 			})
@@ -80,7 +98,34 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 
 	It("compiles nothing any more once closed", func() {
 		c.Close()
-		_, ok := c.Compile(typescript("export default 1"))
+		_, ok := run(typescript("export default 1"))
 		Expect(ok).To(BeFalse())
+	})
+
+	It("keeps no run waiting for a process that is not there yet", func() {
+		cold := compiler.NewRuns(compiler.Options{})
+		DeferCleanup(cold.Close)
+		given, stop := context.WithCancel(context.Background())
+		stop()
+		for _, ctx := range []context.Context{given, context.Background()} {
+			_, took, ok := cold.Compile(ctx, []protocol.Module{typescript("1")})
+			Expect(ok).To(BeFalse())
+			Expect(took).To(BeZero(), "the run has used nothing")
+		}
+		cold.Warm()
+		_, _, ok := cold.Compile(context.Background(), []protocol.Module{typescript("1")})
+		Expect(ok).To(BeTrue())
+	})
+
+	It("replaces a process that was killed while nothing was compiled, and leaves no zombie", func() {
+		killed := hostiletest.Children(os.Getpid())
+		for _, pid := range killed {
+			Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		}
+		Expect(killed).NotTo(BeEmpty())
+		for _, pid := range killed {
+			Eventually("/proc/"+strconv.Itoa(pid), "60s").ShouldNot(BeAnExistingFile())
+		}
+		again()
 	})
 })

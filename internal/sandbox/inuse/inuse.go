@@ -1,5 +1,5 @@
 // Package inuse measures the memory of a process in which Go code compiles what others wrote. It is a package of its own because
-// runtime/metrics takes a good part of a millisecond at the start of a program, and children for definition code do not compile.
+// runtime/metrics takes a good part of a millisecond at the start of a program, and most children do not compile.
 package inuse
 
 import "runtime/metrics"

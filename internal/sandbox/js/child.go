@@ -70,7 +70,7 @@ func ChildMain(args []string, compiler *Compiler) int {
 	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
 	flags.UintVar(&kind, "kind", 0, "the only kind of isolate, as a number of the protocol")
 	flags.BoolVar(&o.Compiler, "compiler", false, "be ready to compile")
-	flags.BoolVar(&o.Check, "check", false, "write the versions of the protocol and end")
+	flags.BoolVar(&o.Check, "check", false, "write the versions of the protocol, and what the children of this program take, and end")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -82,7 +82,7 @@ func ChildMain(args []string, compiler *Compiler) int {
 	return 0
 }
 
-// Release returns what a program says of itself that is to be used beside another one: the versions of the protocol, and what its children take.
+// Release returns the versions of the protocol, and what children of this release take. A supervisor uses another program only if it says the same.
 func Release() string { return protocol.Versions() + "compiled runs\n" }
 
 func child(o ChildOptions, compiler *Compiler) error {

@@ -2,7 +2,7 @@
 // manager and supervisor, and the same frames over two pipes between supervisor and child.
 //
 // A frame has four bytes of length (big endian, of everything that follows), one byte of type, and the content. The
-// supervisor passes frames on and reads only their type and the limits in an Open. Everything that comes from a child
+// supervisor passes frames on. It reads only their type, and of an Open the limits and the sources of a run. Everything that comes from a child
 // is hostile: each type has a direction and a size, and the parsers limit every count and text.
 package protocol
 

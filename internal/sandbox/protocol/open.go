@@ -159,7 +159,9 @@ func ParseOpen(b []byte) (*Open, error) {
 	o.Static = p.span()
 	if p.more() { // there are none from a manager, which sends sources, and none of isolates
 		for i := range o.Modules {
-			o.Modules[i].Map = p.span()
+			if m := p.span(); len(m) > 0 {
+				o.Modules[i].Map = m
+			}
 		}
 		o.Spent = time.Duration(min(p.uint(), math.MaxInt64))
 	}

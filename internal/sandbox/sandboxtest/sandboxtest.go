@@ -115,7 +115,8 @@ func Small() bool {
 	return program != "" && err == nil && Engine() == sandbox.QuickJS
 }
 
-// AtRest returns how many processes a supervisor has that nothing uses, but that has had a run: its ready children, and a compiler if it has one.
+// AtRest returns how many processes a supervisor has while it executes nothing, after its first run: the ready children, and a compiler if it has
+// one.
 func AtRest(prefork int) int {
 	if Small() {
 		return 2*prefork + 1

@@ -38,7 +38,7 @@ func Dispatch(args []string) (code int, ok bool) {
 	case ServeArg:
 		return Main(args[2:]), true
 	case compiler.Arg:
-		return compiler.Main(), true
+		return compiler.Main(args[2:]), true
 	}
 	return v8.Dispatch(args)
 }

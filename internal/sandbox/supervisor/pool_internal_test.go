@@ -145,7 +145,7 @@ var _ = Describe("the pool of children", func() {
 			Expect(protocol.NewConn(nil, &frame, nil).Write(protocol.TypeOpen, b)).To(Succeed())
 			header, limits, err := readOpen(&frame)
 			Expect(err).NotTo(HaveOccurred())
-			return opening{header, limits, &frame}
+			return opening{header: header, limits: limits, rest: &frame}
 		}
 		// given returns what a child reads.
 		given := func(o opening) *protocol.Open {
@@ -161,8 +161,9 @@ var _ = Describe("the pool of children", func() {
 			return open
 		}
 
-		It("is compiled before its child begins, in the time of the run", func() {
-			o, pool, err := s.compile(first("export default (n: number) => n", 3))
+		It("is compiled before its child begins, in the time of the run", func(ctx SpecContext) {
+			Eventually(ctx, s.warm).WithTimeout(2 * time.Minute).Should(BeClosed())
+			o, pool, err := s.compile(ctx, first("export default (n: number) => n", 3))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(pool).To(BeIdenticalTo(s.poolOf(protocol.KindRun)))
 			open := given(o)
@@ -174,8 +175,8 @@ var _ = Describe("the pool of children", func() {
 			Expect(open).To(Equal(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun, Memory: 1 << 20, Wall: time.Minute}, Main: "main.ts", Args: make([]byte, 3), Bindings: nil, Static: []byte{}}))
 		})
 
-		DescribeTable("goes as it is to a child with a compiler", func(source string, arguments int) {
-			o, pool, err := s.compile(first(source, arguments))
+		DescribeTable("goes as it is to a child with a compiler", func(ctx SpecContext, source string, arguments int) {
+			o, pool, err := s.compile(ctx, first(source, arguments))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(pool).To(BeIdenticalTo(s.compiling))
 			Expect(pool.options().Compiler).To(BeTrue())
@@ -184,6 +185,7 @@ var _ = Describe("the pool of children", func() {
 			Expect(open.Modules).To(ConsistOf(protocol.Module{Name: "main.ts", Form: protocol.FormTypeScript, Source: source}))
 			Expect(open.Args).To(HaveLen(arguments))
 			Expect(open.Wall).To(Equal(time.Minute))
+			Expect(open.Spent).To(Equal(o.spent))
 		},
 			Entry("with a mistake", "export default () => {", 0),
 			Entry("with long arguments", "export default 1", maxOpen),

@@ -102,7 +102,7 @@ func (p *pool) spawn() (*process, error) {
 	return child, nil
 }
 
-// program returns the program of the children that take runs.
+// program returns the program of children that can compile.
 func (s *Server) program() string { return cmp.Or(s.opts.Program, "/proc/self/exe") }
 
 // command returns the command of a child.
@@ -146,7 +146,7 @@ func (s *Server) engineChild() *exec.Cmd {
 	return cmd
 }
 
-// Start starts a process that dies with this one. It is of this supervisor, which waits for it, until Wait has returned.
+// Start starts a process that dies with this one. Wait must be called for it: the reaper leaves it alone until then.
 func (s *Server) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.reaper.lock()

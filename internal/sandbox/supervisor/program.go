@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func (s *Server) findSmall() *program {
 		return nil
 	}
 	p := &program{file: f}
-	if err := p.check(); err != nil {
+	if err := s.check(p); err != nil {
 		logf("%s is not used: %v", f.Name(), err)
 		_ = f.Close()
 		return nil
@@ -53,18 +54,23 @@ func (s *Server) findSmall() *program {
 	return p
 }
 
-// check returns an error if the program does not run, or not with this supervisor.
-func (p *program) check() error {
+// check returns an error if a program does not run, or not with this supervisor.
+func (s *Server) check(p *program) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, programPath, append([]string{ChildArg}, js.ChildOptions{Check: true}.Args()...)...)
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{p.file}
-	out, err := cmd.Output()
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := s.Start(cmd)
+	if err == nil {
+		err = s.Wait(cmd)
+	}
 	if err != nil {
 		return fmt.Errorf("its check failed: %w", err)
 	}
-	if string(out) != js.Release() {
-		return fmt.Errorf("it is of another release, which says %q: build both programs together", protocol.Cut(string(out), protocol.MaxName))
+	if out.String() != js.Release() {
+		return fmt.Errorf("it is of another release, which says %q: build both programs together", protocol.Cut(out.String(), protocol.MaxName))
 	}
 	return nil
 }

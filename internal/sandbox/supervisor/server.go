@@ -40,7 +40,7 @@ type Server struct {
 	small     *program // of children whose code comes compiled, if there is one
 	pools     []*pool
 	runs      *compiler.Runs // compiles runs for children of the small program; nil where there is none
-	compiling *pool          // of children that compile the runs that are too much for it; none of them waits ready
+	compiling *pool          // of children that compile runs that it has not compiled; none of them waits ready
 	admission *admission
 	thread    atomic.Pointer[string] // the one thread that this supervisor serves
 	activity  *activity
@@ -49,6 +49,7 @@ type Server struct {
 	streams   sync.WaitGroup
 	last      atomic.Uint32   // protocol.Kind of the newest stream
 	ran       atomic.Bool     // whether there was a run
+	warm      chan struct{}   // closed when the compiler of runs is ready, or there is none
 	prepared  chan struct{}   // closed when all pools have their libraries
 	ctx       context.Context // ends when the supervisor closes
 	cancel    context.CancelFunc
@@ -74,13 +75,13 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, certs: certs, spawner: newSpawner(slackOf(o)), reaper: newReaper(os.Getpid() == 1),
-		admission: newAdmission(o), prepared: make(chan struct{}), activity: newActivity(),
+		admission: newAdmission(o), warm: make(chan struct{}), prepared: make(chan struct{}), activity: newActivity(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.small = s.findSmall()
 	s.pools = s.makePools()
 	if s.small != nil {
-		s.startCompiler()
+		s.addCompiler()
 	}
 	go s.prepareLibraries()
 	return s, nil
@@ -172,7 +173,7 @@ func (s *Server) health() http.Handler {
 		switch {
 		case s.isDraining():
 			http.Error(w, "draining", http.StatusServiceUnavailable)
-		case s.thread.Load() == nil && !s.full():
+		case s.thread.Load() == nil && !(s.full() && s.isWarm()):
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 		default:
 			_, _ = w.Write([]byte("ok\n"))

@@ -88,9 +88,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	open, pool := opening{header, limits, body}, s.poolOf(limits.Kind)
+	open, pool := opening{header: header, limits: limits, rest: body}, s.poolOf(limits.Kind)
 	if limits.Kind == protocol.KindRun && s.runs != nil {
-		if open, pool, err = s.compile(open); err != nil {
+		if open, pool, err = s.compile(r.Context(), open); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -115,7 +115,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the stream broke before the code was there"})
 	}
 	if limits.Kind == protocol.KindRun {
-		defer time.AfterFunc(limits.Wall+hardGrace, func() {
+		defer time.AfterFunc(limits.Wall-open.spent+hardGrace, func() {
 			child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: fmt.Sprintf("the code ran for longer than %s, its limit", limits.Wall)})
 		}).Stop()
 	}
