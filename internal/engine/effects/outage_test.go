@@ -61,8 +61,12 @@ type partly struct {
 	from chan string
 }
 
-func (s *partly) DueFirings(_ context.Context, from string, _ int) (*store.DueSearch, error) {
-	s.from <- from
+func (s *partly) DueFirings(ctx context.Context, from string, _ int) (*store.DueSearch, error) {
+	select {
+	case s.from <- from:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if from == "" {
 		return &store.DueSearch{From: "m", Next: time.Hour}, nil
 	}

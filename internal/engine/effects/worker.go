@@ -230,7 +230,7 @@ func (w *Worker) retry(err error) {
 	})
 }
 
-// searchPause is the pause before the next look when this one has found nothing to begin, and has not seen all namespaces.
+// searchPause is the pause before the next look when this one leaves slots free, and has not seen all namespaces.
 const searchPause = 100 * time.Millisecond
 
 // claimDue claims firings of the namespaces that have any, so that each has its share of the slots.
@@ -239,7 +239,6 @@ func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*clai
 	if err != nil {
 		return nil, err
 	}
-	w.from = found.From
 	busy := map[string]int{}
 	for _, c := range running {
 		busy[c.namespace]++
@@ -249,15 +248,24 @@ func (w *Worker) claimDue(ctx context.Context, running map[store.FiringKey]*clai
 		waiting[i] = fairpool.Waiting{Group: d.Namespace, Count: d.Count}
 	}
 	shares := fairpool.Share(w.opts.Workers, busy, waiting)
+	begin := 0
+	for _, n := range shares {
+		begin += n
+	}
 	next := found.Next
-	if len(shares) == 0 && !found.All && (next == 0 || next > searchPause) {
+	if begin < free && !found.All && (next == 0 || next > searchPause) {
 		next = searchPause
 	}
 	w.wakeIn(next)
-	if len(shares) == 0 {
-		return nil, nil
+	var claimed []store.Firing
+	if begin > 0 {
+		claimed, err = w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, shares, slices.Collect(maps.Keys(running))...)
+		if err != nil {
+			return nil, err
+		}
 	}
-	return w.store.ClaimFirings(ctx, w.opts.Owner, w.opts.ClaimTTL, shares, slices.Collect(maps.Keys(running))...)
+	w.from = found.From
+	return claimed, nil
 }
 
 // takeSuspects returns the firings that run here and may have been canceled. They are asked about once.

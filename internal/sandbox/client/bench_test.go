@@ -80,6 +80,21 @@ func BenchmarkFirstResult(b *testing.B) {
 	}
 }
 
+// BenchmarkColdRun measures the first runCode call of a sandbox from the start of its supervisor on.
+func BenchmarkColdRun(b *testing.B) {
+	var times []time.Duration
+	for b.Loop() {
+		begun := time.Now()
+		s := sandboxtest.Start(b, nil)
+		c := s.Dial(b, "bench")
+		runOnce(b, c, sandbox.CodeRequest{Source: "export default (): number => 1 + 1"})
+		times = append(times, time.Since(begun))
+		_ = c.Close()
+		_ = s.Stop()
+	}
+	report(b, times)
+}
+
 // BenchmarkHostCall measures one awaited call of the host.
 func BenchmarkHostCall(b *testing.B) {
 	for name, source := range map[string]string{

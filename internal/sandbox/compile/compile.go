@@ -84,7 +84,7 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	if len(out.Code) > MaxCode {
 		return sandbox.Module{}, &sandbox.Error{
 			Name:    "RangeError",
-			Message: fmt.Sprintf("the source becomes %d bytes when it is compiled, of which at most %d are kept: write it with less nesting", len(out.Code), MaxCode),
+			Message: fmt.Sprintf("the source becomes %d bytes when it is compiled, of which at most %d are kept: make it shorter, or nest it less", len(out.Code), MaxCode),
 			Stack:   filename,
 		}
 	}

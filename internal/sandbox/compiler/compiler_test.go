@@ -64,7 +64,7 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 	},
 		Entry("nesting beyond its stack", time.Minute, strings.Repeat("(", 900_000), "nests too deeply"),
 		Entry("source that takes forever", 5*time.Second, forever, "takes longer than 5s"),
-		Entry("source of which very much becomes", time.Minute, strings.Repeat("{", 3000)+strings.Repeat("}", 3000), "becomes 18006000 bytes when it is compiled, of which at most 4194304 are kept: write it with less nesting"),
+		Entry("source of which very much becomes", time.Minute, strings.Repeat("{", 3000)+strings.Repeat("}", 3000), "becomes 18006000 bytes when it is compiled, of which at most 4194304 are kept: make it shorter, or nest it less"),
 	)
 
 	It("does not let a source that takes long delay others", func() {

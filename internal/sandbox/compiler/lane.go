@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -34,26 +36,29 @@ func (plain) Wait(cmd *exec.Cmd) error { return cmd.Wait() }
 type lane struct {
 	opts Options
 
-	mu     sync.Mutex
-	closed bool
-	proc   *process
+	closed  atomic.Bool
+	current atomic.Pointer[process] // for close, which does not wait for an answer
+
+	mu   sync.Mutex
+	proc *process
 }
 
 type process struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bounded
-	enc  *json.Encoder
-	dec  *json.Decoder
-	err  *strings.Builder // read it after the end
-	gone chan struct{}    // closed when it has ended
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bounded
+	outEnd io.Closer
+	enc    *json.Encoder
+	dec    *json.Decoder
+	err    *strings.Builder // read it after the end
+	gone   chan struct{}    // closed when it has ended
 }
 
 // ask returns the answer of the process, or why there is none.
 func (c *lane) ask(q request, timeout, wait time.Duration) (response, *sandbox.Error, overrun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed.Load() {
 		return response{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}, inTime
 	}
 	if c.proc != nil && c.proc.isGone() {
@@ -66,6 +71,10 @@ func (c *lane) ask(q request, timeout, wait time.Duration) (response, *sandbox.E
 			return response{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}, inTime
 		}
 		c.proc = p
+		c.current.Store(p)
+		if c.closed.Load() {
+			_ = p.cmd.Process.Kill()
+		}
 	}
 	p := c.proc
 	stop := p.watch(timeout, wait)
@@ -131,12 +140,17 @@ func (c *lane) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, to, err := os.Pipe() // an answer can be read after the process has ended
 	if err != nil {
+		_ = in.Close()
 		return nil, err
 	}
+	p.cmd.Stdout = to
 	by := c.opts.Starter
-	if err := by.Start(p.cmd); err != nil {
+	err = by.Start(p.cmd)
+	_ = to.Close()
+	if err != nil {
+		_ = out.Close()
 		return nil, err
 	}
 	go func() { // so that one that ends while nothing asks it does not stay a zombie
@@ -144,7 +158,7 @@ func (c *lane) start() (*process, error) {
 		_ = by.Wait(p.cmd)
 	}()
 	// When this process dies, the pipe closes and the compiler ends.
-	p.out = &bounded{from: out}
+	p.outEnd, p.out = out, &bounded{from: out}
 	p.in, p.enc, p.dec = in, json.NewEncoder(in), json.NewDecoder(p.out)
 	p.enc.SetEscapeHTML(false)
 	return p, nil
@@ -164,12 +178,17 @@ func (p *process) end() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
 	<-p.gone
+	_ = p.outEnd.Close()
 }
 
+// close ends the process, also while it is asked something.
 func (c *lane) close() {
+	c.closed.Store(true)
+	if p := c.current.Load(); p != nil {
+		_ = p.cmd.Process.Kill()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
 	if c.proc != nil {
 		c.proc.end()
 		c.proc = nil

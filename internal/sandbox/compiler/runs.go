@@ -17,30 +17,36 @@ const (
 	runWait    = time.Second
 	// patience is how long a run waits for those before it.
 	patience = 250 * time.Millisecond
-	// warmTimeout and warmWait are for a process that starts.
+	// warmTimeout and warmWait are for a process that starts. After one that did not, the next one may start after retryAfter.
 	warmTimeout = 5 * time.Second
 	warmWait    = 20 * time.Second
+	retryAfter  = 5 * time.Second
 )
 
 // Runs compiles the modules of runs, in one process that stays, so that the process of a run has no compiler to start. It is for code of one
 // tenant: a source may take all of the process's time, for which others wait. It is safe for concurrent use.
 type Runs struct {
 	lane *lane
-	turn chan struct{} // has an element while the process is ready and compiles nothing
+	turn chan struct{} // has an element while nothing uses the process, once it has started for the first time
+	fail func(error)
+	next time.Time // when a process may start after one that did not; guarded by the turn
 }
 
-// NewRuns returns a compiler of runs. Warm starts its process.
-func NewRuns(o Options) *Runs {
+// NewRuns returns a compiler of runs. Warm starts its process. fail is called when a process does not start.
+func NewRuns(o Options, fail func(error)) *Runs {
 	o.Timeout, o.Wait, o.MaxAnswer = runTimeout, runWait, 8*maxRunCode
 	o.complete()
 	o.Command = append(o.Command[:len(o.Command):len(o.Command)], forRuns)
-	return &Runs{lane: &lane{opts: o}, turn: make(chan struct{}, 1)}
+	return &Runs{lane: &lane{opts: o}, turn: make(chan struct{}, 1), fail: fail}
 }
 
 // Warm starts the process and lets it compile something, so that it does not build its tables while a run waits. It is called once.
 func (r *Runs) Warm() {
 	warm := protocol.Module{Name: "warm.ts", Form: protocol.FormTypeScript, Source: "export default (a: number): number => a"}
-	_, _, _ = r.lane.ask(request{Run: []protocol.Module{warm}}, warmTimeout, warmWait)
+	if _, failed, _ := r.lane.ask(request{Run: []protocol.Module{warm}}, warmTimeout, warmWait); failed != nil && !r.lane.closed.Load() {
+		r.next = time.Now().Add(retryAfter)
+		r.fail(failed)
+	}
 	r.turn <- struct{}{}
 }
 
@@ -63,7 +69,11 @@ func (r *Runs) Compile(ctx context.Context, modules []protocol.Module) (compiled
 		return nil, 0, false
 	}
 	if !r.lane.isAlive() {
-		go r.Warm() // in its own time, not in a run's
+		if time.Now().Before(r.next) {
+			r.turn <- struct{}{}
+		} else {
+			go r.Warm() // in its own time, not in a run's
+		}
 		return nil, 0, false
 	}
 	began := time.Now()

@@ -20,9 +20,13 @@ import (
 )
 
 var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
+	unexpected := func(err error) {
+		defer GinkgoRecover()
+		Expect(err).NotTo(HaveOccurred())
+	}
 	var c *compiler.Runs
 	BeforeEach(func() {
-		c = compiler.NewRuns(compiler.Options{})
+		c = compiler.NewRuns(compiler.Options{}, unexpected)
 		DeferCleanup(c.Close)
 		c.Warm()
 	})
@@ -34,14 +38,16 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 		compiled, _, ok := c.Compile(context.Background(), modules)
 		return compiled, ok
 	}
-	// again waits until a run is compiled: a process that has ended is replaced meanwhile.
-	again := func() {
+	// compiled waits until a run is compiled: it is not while others are, nor while a process that has ended is replaced.
+	compiled := func(modules ...protocol.Module) (got []protocol.Module) {
 		GinkgoHelper()
-		Eventually(func() bool {
-			_, ok := run(typescript("export default 1"))
+		Eventually(func() (ok bool) {
+			got, ok = run(modules...)
 			return ok
 		}, "60s").Should(BeTrue())
+		return got
 	}
+	again := func() { GinkgoHelper(); compiled(typescript("export default 1")) }
 
 	It("compiles all modules of a run as the child of the run does", func() {
 		modules := []protocol.Module{
@@ -50,8 +56,7 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 			{Name: "data.json", Form: protocol.FormJSON, Source: `{"a": [1]}`},
 			{Name: "made.js", Form: protocol.FormCompiled, Source: "export default 1 "},
 		}
-		got, ok := run(modules...)
-		Expect(ok).To(BeTrue())
+		got := compiled(modules...)
 		Expect(got).To(HaveLen(len(modules)))
 		for i, m := range modules {
 			want, failed := compile.Module(m)
@@ -74,9 +79,8 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 
 	It("counts the modules of a run together, and compiles none without one", func() {
 		half := protocol.Module{Name: "a.js", Form: protocol.FormJavaScript, Source: strings.Repeat(" ", compiler.MaxRun/2)}
-		_, ok := run(half, half)
-		Expect(ok).To(BeTrue())
-		_, ok = run(half, half, protocol.Module{Name: "b.js", Form: protocol.FormJavaScript, Source: ";"})
+		compiled(half, half)
+		_, ok := run(half, half, protocol.Module{Name: "b.js", Form: protocol.FormJavaScript, Source: ";"})
 		Expect(ok).To(BeFalse())
 		_, ok = run()
 		Expect(ok).To(BeFalse())
@@ -88,9 +92,7 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 			all.Go(func() {
 				defer GinkgoRecover()
 				name := string(rune('a' + i))
-				got, ok := run(typescript("export const " + name + ": number = 1"))
-				Expect(ok).To(BeTrue())
-				Expect(got[0].Source).To(ContainSubstring("const " + name + " = 1"))
+				Expect(compiled(typescript("export const " + name + ": number = 1"))[0].Source).To(ContainSubstring("const " + name + " = 1"))
 			})
 		}
 		all.Wait()
@@ -103,7 +105,7 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 	})
 
 	It("keeps no run waiting for a process that is not there yet", func() {
-		cold := compiler.NewRuns(compiler.Options{})
+		cold := compiler.NewRuns(compiler.Options{}, unexpected)
 		DeferCleanup(cold.Close)
 		given, stop := context.WithCancel(context.Background())
 		stop()
@@ -113,8 +115,23 @@ var _ = Describe("the compiler of runs", Label("COD-01", "COD-05"), func() {
 			Expect(took).To(BeZero(), "the run has used nothing")
 		}
 		cold.Warm()
-		_, _, ok := cold.Compile(context.Background(), []protocol.Module{typescript("1")})
-		Expect(ok).To(BeTrue())
+		Eventually(func() bool {
+			_, _, ok := cold.Compile(context.Background(), []protocol.Module{typescript("1")})
+			return ok
+		}, "60s").Should(BeTrue())
+	})
+
+	It("says that its process does not start, and does not try again with each run", func() {
+		var failures []error
+		broken := compiler.NewRuns(compiler.Options{Command: []string{"/bin/false"}}, func(err error) { failures = append(failures, err) })
+		DeferCleanup(broken.Close)
+		broken.Warm()
+		Expect(failures).To(HaveLen(1))
+		for range 20 {
+			_, _, ok := broken.Compile(context.Background(), []protocol.Module{typescript("1")})
+			Expect(ok).To(BeFalse())
+		}
+		Expect(failures).To(HaveLen(1))
 	})
 
 	It("replaces a process that was killed while nothing was compiled, and leaves no zombie", func() {

@@ -30,7 +30,7 @@ const (
 	maxStack     = 192 << 20
 	maxRunsStack = 24 << 20 // as in a child that compiles its own run
 	maxData      = 1 << 30
-	maxRunsData  = 192 << 20
+	maxRunsData  = 128 << 20
 	maxAddress   = 8 << 30
 )
 

@@ -23,19 +23,25 @@ const compileTimeout = 2 * time.Minute
 
 // prepareLibraries lets a fresh child of each pool, which never saw foreign code, compile the libraries and make images of engines
 // that have them loaded. The pool keeps both in a sealed file in memory that all its children share. Without it children compile for
-// themselves. The ready children start first, and then the compiler of runs, because a thread may already wait for this sandbox.
+// themselves. The ready children and the compiler of runs start first, because a thread may already wait for this sandbox.
 func (s *Server) prepareLibraries() {
 	defer close(s.prepared)
+	go func() {
+		defer close(s.warm)
+		if s.runs != nil {
+			s.runs.Warm()
+		}
+	}()
 	for _, p := range s.pools {
 		select {
 		case <-p.filled:
 		case <-s.ctx.Done():
 		}
 	}
-	if s.runs != nil && s.ctx.Err() == nil {
-		s.runs.Warm()
+	<-s.warm
+	for _, p := range s.pools {
+		p.allowRefill()
 	}
-	close(s.warm)
 	for _, p := range s.pools {
 		p.prepareLibraries()
 	}

@@ -131,8 +131,9 @@ var _ = Describe("the pool of children", func() {
 
 	Describe("a run that comes", func() {
 		var s *Server
-		BeforeEach(func() {
+		BeforeEach(func(ctx SpecContext) {
 			s = start(beside(func(path string) error { return os.Symlink(self(), path) }))
+			Eventually(ctx, s.warm).WithTimeout(2 * time.Minute).Should(BeClosed())
 		})
 		// first returns the first frame of a run as the supervisor reads it.
 		first := func(source string, arguments int) opening {
@@ -162,7 +163,6 @@ var _ = Describe("the pool of children", func() {
 		}
 
 		It("is compiled before its child begins, in the time of the run", func(ctx SpecContext) {
-			Eventually(ctx, s.warm).WithTimeout(2 * time.Minute).Should(BeClosed())
 			o, pool, err := s.compile(ctx, first("export default (n: number) => n", 3))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(pool).To(BeIdenticalTo(s.poolOf(protocol.KindRun)))

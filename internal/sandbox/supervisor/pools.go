@@ -15,7 +15,13 @@ func (s *Server) makePools() []*pool {
 		return []*pool{newPool(s, 0, nil, all)}
 	}
 	return []*pool{
-		newPool(s, protocol.KindIsolate, s.small, all),
+		// One of them waits until the compiler of runs has started, too: a thread may already wait for this sandbox.
+		newPool(s, protocol.KindIsolate, s.small, func() int {
+			if s.isWarm() {
+				return s.opts.Prefork
+			}
+			return min(s.opts.Prefork, 1)
+		}),
 		// One of them waits until it turns out that there are runs.
 		newPool(s, protocol.KindRun, s.small, func() int {
 			if s.ran.Load() {

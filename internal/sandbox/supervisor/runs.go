@@ -22,7 +22,7 @@ func (s *Server) addCompiler() {
 		Command: []string{s.program(), compiler.Arg},
 		Env:     []string{"GOMAXPROCS=1", "GOGC=100", fmt.Sprintf("GOMEMLIMIT=%d", 24<<20)},
 		Starter: s,
-	})
+	}, func(err error) { logf("runs are not compiled ahead: %v", err) })
 	s.compiling = &pool{server: s, kind: protocol.KindRun}
 }
 

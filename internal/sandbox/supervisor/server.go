@@ -154,12 +154,14 @@ func (s *Server) drain() {
 
 func (s *Server) close() {
 	s.cancel()
+	if s.runs != nil {
+		s.runs.Close()
+	}
 	<-s.prepared
 	for _, p := range s.pools {
 		p.close()
 	}
 	if s.small != nil {
-		s.runs.Close()
 		_ = s.small.file.Close()
 	}
 	s.spawner.close()

@@ -35,7 +35,7 @@ const (
 			FROM n WHERE n.namespace IS NOT NULL AND n.nth < ?)
 		SELECT n.namespace, (SELECT count(*) FROM (SELECT 1 FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace AND f.available_at <= ? LIMIT ?) c),
 			(SELECT min(f.available_at) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
-		FROM n WHERE n.namespace IS NOT NULL`
+		FROM n WHERE n.namespace IS NOT NULL ORDER BY n.nth`
 	PendingFirings = firingNamespaces + `(SELECT count(*) FROM effect_firing f WHERE f.status = 'pending' AND f.namespace = n.namespace)
 		FROM n WHERE n.namespace IS NOT NULL`
 	// Claimable has the oldest firings first. Those that were recorded together belong to one effect, so the one that was due first comes first. The
