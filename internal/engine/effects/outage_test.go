@@ -55,10 +55,15 @@ func TestOutage(t *testing.T) {
 	g.Eventually(clk.Waiters, time.Minute).Should(Equal(1))
 }
 
-// partly is a store whose first search for due firings has found nothing in the namespaces that it has looked at.
+// partly is a store whose first search for due firings has not looked at all namespaces.
 type partly struct {
 	lost
-	from chan string
+	from  chan string
+	found []store.DueFirings
+}
+
+func (s *partly) ClaimFirings(context.Context, string, time.Duration, map[string]int, ...store.FiringKey) ([]store.Firing, error) {
+	return nil, nil
 }
 
 func (s *partly) DueFirings(ctx context.Context, from string, _ int) (*store.DueSearch, error) {
@@ -68,16 +73,22 @@ func (s *partly) DueFirings(ctx context.Context, from string, _ int) (*store.Due
 		return nil, ctx.Err()
 	}
 	if from == "" {
-		return &store.DueSearch{From: "m", Next: time.Hour}, nil
+		return &store.DueSearch{Due: s.found, From: "m", Next: time.Hour}, nil
 	}
 	return &store.DueSearch{Next: time.Hour}, nil
 }
 
-// TestSearchGoesOn covers EFF-02: a search that has not seen all namespaces goes on from where it was, after a pause.
+// TestSearchGoesOn covers EFF-02: a search that has not seen all namespaces, and leaves slots free, goes on from where it was, after a pause.
 func TestSearchGoesOn(t *testing.T) {
+	for name, found := range map[string][]store.DueFirings{"nothing found": nil, "fewer than there are slots": {{Namespace: "a", Count: 2}}} {
+		t.Run(name, func(t *testing.T) { searchGoesOn(t, found) })
+	}
+}
+
+func searchGoesOn(t *testing.T, found []store.DueFirings) {
 	g := NewWithT(t)
 	clk := testingclock.NewFakeClock(time.Now())
-	st := &partly{from: make(chan string)}
+	st := &partly{from: make(chan string), found: found}
 	w := NewWorker(Options{
 		Store: st, Clock: clk, Log: logr.Discard(), Owner: "a", Workers: 4, ClaimTTL: 2 * time.Hour, Retry: Retry{First: time.Second}, Fault: func(string) {},
 	})

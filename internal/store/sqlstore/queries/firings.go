@@ -17,8 +17,8 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = ? AND t.namespace <> ?)
 		ON CONFLICT (effect_id, due, thread_id) DO NOTHING`
 	// OldestDue takes the time, and how many it reads.
-	OldestDue    = `SELECT namespace, available_at FROM effect_firing WHERE status = 'pending' AND available_at <= ? ORDER BY available_at LIMIT ?`
-	NextFiring   = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
+	OldestDue  = `SELECT namespace, available_at FROM effect_firing WHERE status = 'pending' AND available_at <= ? ORDER BY available_at LIMIT ?`
+	NextFiring = `SELECT available_at FROM effect_firing WHERE status = 'pending' AND available_at > ? ORDER BY available_at LIMIT 1`
 	// firingNamespaces lists the namespaces that have pending firings by jumping through the index from one to the next. A query that begins with it
 	// does something for each of them, so that many namespaces take no more statements than one.
 	firingNamespaces = `WITH RECURSIVE n (namespace) AS (
