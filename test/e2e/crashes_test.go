@@ -45,8 +45,8 @@ export default async () => { await starve(); const kept = []; for (let i = 0; i 
 			// for it, or the first and then the supervisor.
 			Globals: map[string]any{"starve": func() {
 				defer GinkgoRecover()
-				// The supervisor, this child, and those that are ready: for runs, and for definition code.
-				lift = starve(pod, 1+1+2*supervisor.Defaults().Prefork, 36<<20)
+				// The supervisor, the compiler of runs, this child, and those that are ready: for runs, and for definition code.
+				lift = starve(pod, 1+1+1+2*supervisor.Defaults().Prefork, 36<<20)
 			}},
 		}).Wait(ctx)
 		lift()
