@@ -40,7 +40,7 @@ func NewRuns(o Options, fail func(error)) *Runs {
 	return &Runs{lane: &lane{opts: o}, turn: make(chan struct{}, 1), fail: fail}
 }
 
-// Warm starts the process and lets it compile something, so that it does not build its tables while a run waits. It is called once.
+// Warm starts the process and lets it compile something, so that it does not build its tables while a run waits. Its caller calls it once.
 func (r *Runs) Warm() {
 	warm := protocol.Module{Name: "warm.ts", Form: protocol.FormTypeScript, Source: "export default (a: number): number => a"}
 	if _, failed, _ := r.lane.ask(request{Run: []protocol.Module{warm}}, warmTimeout, warmWait); failed != nil && !r.lane.closed.Load() {
