@@ -175,7 +175,7 @@ func (s *Server) health() http.Handler {
 		switch {
 		case s.isDraining():
 			http.Error(w, "draining", http.StatusServiceUnavailable)
-		case s.thread.Load() == nil && !(s.full() && s.isWarm()):
+		case s.thread.Load() == nil && (!s.full() || !s.isWarm()):
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 		default:
 			_, _ = w.Write([]byte("ok\n"))
