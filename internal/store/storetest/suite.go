@@ -36,7 +36,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		BeforeEach(func() { e.start(newBackend()) })
 		for _, part := range []func(*env){
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeRemovals, describeRemnants, describeAges, describeMessages, describePages, describePageBytes, describeInbox, describeLog, describeLines,
-			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeFiringCosts, describeMissed, describeSchedules, describeEffectArgs, describeNotifications, describeWebhooks,
+			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeFiringClaims, describeFiringSearches, describeFiringCosts, describeMissed, describeSchedules, describeEffectArgs, describeNotifications, describeWebhooks,
 			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkBounds, describeSummaries, describeRelated, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeNamesakes, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits, describeChildren, describeChildCounts, describeQuotas, describeMessageBytes, describeStatistics, describeNamespaces, describeRoundTrips,
 		} {
