@@ -93,7 +93,7 @@ func (c *lane) ask(q request, timeout, wait time.Duration) (response, *sandbox.E
 		p.end()
 	}
 	if err != nil {
-		return response{}, c.failure(q.Filename, over, p.err.String(), err), over
+		return response{}, failure(q.Filename, over, timeout, wait, p.err.String(), err), over
 	}
 	return answer, nil, inTime
 }
@@ -114,13 +114,13 @@ func (r *response) suits(q request) bool {
 }
 
 // failure returns an error that says what the source did to the process.
-func (c *lane) failure(filename string, over overrun, said string, err error) *sandbox.Error {
+func failure(filename string, over overrun, timeout, wait time.Duration, said string, err error) *sandbox.Error {
 	e := &sandbox.Error{Name: "RangeError", Stack: filename}
 	switch {
 	case over == starved:
-		e.Name, e.Message = "Error", fmt.Sprintf("the machine had no time to compile the source within %s: try again when it is less busy", c.opts.Wait)
+		e.Name, e.Message = "Error", fmt.Sprintf("the machine had no time to compile the source within %s: try again when it is less busy", wait)
 	case over == tooLong:
-		e.Message = fmt.Sprintf("the source takes longer than %s to compile: write it with less nesting", c.opts.Timeout)
+		e.Message = fmt.Sprintf("the source takes longer than %s to compile: write it with less nesting", timeout)
 	case strings.Contains(said, "stack exceeds"):
 		e.Message = "the source nests too deeply to be compiled"
 	case strings.Contains(said, "out of memory"):

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -195,6 +196,15 @@ var _ = Describe("a child", func() {
 			Expect(done.Status).To(Equal(sandbox.StatusError))
 			Expect(strings.Contains(done.Outcome.Err.Stack, "main.ts:6:")).To(Equal(mapped), done.Outcome.Err.Stack)
 		}
+	})
+
+	It("counts the time that was spent on a run before it came", Label("COD-06"), func() {
+		c := child(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun, Wall: time.Hour}, Spent: time.Hour, Main: "main.js",
+			Modules: []protocol.Module{{Name: "main.js", Source: "const end = Date.now() + 10_000; while (Date.now() < end);"}}}, js.Libraries{})
+		done, err := protocol.ParseDone(until(c, protocol.TypeDone))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(done.Status).To(Equal(sandbox.StatusTerminated))
+		Expect(done.Outcome.Err.Message).To(Equal("the code ran for longer than 1h0m0s, its limit"))
 	})
 
 	It("ends an isolate that a broken request reaches", func() {

@@ -16,7 +16,7 @@ import (
 // A run comes as TypeScript. To start a process with a compiler for each of them took more than anything else about a short run, so one
 // process compiles them all, before the process of a run begins (docs/adr/0080-a-program-for-definition-code.md).
 
-// addCompiler adds the compiler of runs. Its process starts when the ready children have.
+// addCompiler adds the compiler of runs. Its process starts along with the first ready children.
 func (s *Server) addCompiler() {
 	s.runs = compiler.NewRuns(compiler.Options{
 		Command: []string{s.program(), compiler.Arg},
