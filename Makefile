@@ -158,7 +158,7 @@ $(TESTRUN):
 
 .PHONY: test-unit
 test-unit: $(TESTRUN) ## Packages that need nothing around them.
-	@$(SANDBOX_CHILDREN)$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
+	@$(SANDBOX_CHILDREN)$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) -timeout 85m unit $(PKG)
 
 # Where the program sandbox has been built anyway, specs start it, and not themselves, as sandboxes: it starts with an eighth of the work.
 SANDBOX_CHILDREN := $(if $(PREBUILT),export SKEIN_TEST_SANDBOX='$(CURDIR)/bin/sandbox'; )
@@ -179,7 +179,7 @@ postgres:
 .PHONY: test-integration
 test-integration: $(NEEDS) postgres ## Packages that need a control plane or PostgreSQL.
 	@export KUBEBUILDER_ASSETS="$$($(DEVCLUSTER) env --assets)"; \
-	$(TESTRUN) tier $(TESTFLAGS) -p 1 integration $(PKG)
+	$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m integration $(PKG)
 
 # Deno, the program of the other engine, of a pinned version.
 .PHONY: deno
@@ -189,7 +189,7 @@ deno:
 .PHONY: test-v8
 test-v8: $(NEEDS) deno typescript ## The sandbox's suites and the rows of code once more, on the v8 engine.
 	@export SKEIN_TEST_ENGINE=v8 SKEIN_TEST_DENO="$$(hack/deno.sh bin)"; \
-	$(TESTRUN) tier $(TESTFLAGS) -p 1 v8 $(PKG)
+	$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m v8 $(PKG)
 
 # What tests need that is not built here: by itself for `make test`, which runs tiers beside each other.
 .PHONY: prefetch
@@ -232,7 +232,7 @@ test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
 
 .PHONY: test-cluster
 test-cluster: $(NEEDS) ## The other modules: the dev cluster starts, runs pods and leaves nothing behind; alerts and dashboard parse.
-	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -C hack/devcluster -C hack/devcluster/bootstrap -C hack/monitoring cluster
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m -C hack/devcluster -C hack/devcluster/bootstrap -C hack/monitoring cluster
 
 # Not part of `make test`: it needs Debian's mirrors, and emulates every instruction.
 .PHONY: test-arm64

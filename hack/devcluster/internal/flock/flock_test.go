@@ -5,9 +5,11 @@ package flock
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -16,11 +18,15 @@ import (
 // killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HOLD"); path != "" {
-		if _, err := Try(path); err != nil {
+		l, err := Try(path)
+		if err != nil {
 			os.Exit(1)
 		}
 		_, _ = os.Stdout.WriteString("held\n")
-		select {}
+		// Waiting for input, it cannot seem to be deadlocked. The lock ends where it is unreachable.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		runtime.KeepAlive(l)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -31,6 +37,9 @@ func TestALockEndsWithItsProcess(t *testing.T) {
 	cmd.Env = append(os.Environ(), "HOLD="+path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // stays open until the process has ended
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
