@@ -109,28 +109,32 @@ func (b *threadsBench) measure(ctx SpecContext, n int, message, goal, ofFloor st
 	b.manager.Stop()
 	b.series++
 	status := client.RawPatch(types.MergePatchType, harness.Raw(map[string]any{"status": example.Status}).Raw)
+	before = timesWith(dir)
 	made0 := manyAtOnce(n, func(i int) {
 		o := b.thread(i, message)
 		create(ctx, b.cluster, o)
 		Expect(b.cluster.Client.Status().Patch(ctx, o, status)).To(Succeed())
 	})
+	made0Work := timesWith(dir).since(before, n)
+	before = timesWith(dir)
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	deleted0 := manyAtOnce(n, func(i int) {
 		o := b.thread(i, message)
 		Expect(b.cluster.Client.Delete(ctx, o)).To(Succeed())
 		Expect(b.cluster.Client.Patch(ctx, o, release)).To(Succeed())
 	})
+	deleted0Work := timesWith(dir).since(before, n)
 	Expect(b.left(ctx)).To(BeZero())
 	Expect(b.manager.Start(ctx)).To(Succeed())
 
 	rate := func(d time.Duration) float64 { return float64(n) / d.Seconds() }
 	figure(what, "%.0f a second (%s); the same writes without the manager %.0f a second: %.2f times the time%s", rate(made), goal, rate(made0), float64(made)/float64(made0), ofFloor)
 	between.print()
-	figure("  processor time of each", "%s", madeWork)
+	figure("  processor time of each", "%s; without the manager %s", madeWork, made0Work)
 	figure("  memory of each in the manager", "%.1f KiB (%.0f MiB, %.0f before)", (full-empty)*1024/float64(n), full, empty)
 	figure("  the manager again, with them", "%s from start to serving (goal 1 s)", again.Round(10*time.Millisecond))
 	figure("  their deletion", "%.0f a second; the same writes without the manager %.0f: %.2f times the time (goal 1.2)", rate(deleted), rate(deleted0), float64(deleted)/float64(deleted0))
-	figure("  processor time of each deletion", "%s", deletedWork)
+	figure("  processor time of each deletion", "%s; without the manager %s", deletedWork, deleted0Work)
 }
 
 // stages says how long Threads that were created at once waited until they were stored, and until they showed the end of their run. ended has
