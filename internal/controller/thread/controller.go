@@ -83,6 +83,7 @@ type Reconciler struct {
 	foreground    *foreground
 	families      families
 	childWaits    childWaits
+	namespaces    *objects.Namespaces
 }
 
 // New returns a reconciler.
@@ -94,6 +95,7 @@ func New(o Options) *Reconciler {
 		childEnds:     statuslimit.NewBudget(),
 		released:      lru.New(maxReleased),
 		foreground:    newForeground(),
+		namespaces:    objects.NewNamespaces(o.Live),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -41,7 +40,7 @@ func (r *Reconciler) ensureOwned(ctx context.Context, s *scope, row *store.Threa
 	if s.problem = differenceProblem(o, row); s.problem != nil {
 		return false, nil
 	}
-	within, err := objects.NamespaceUID(ctx, r.Live, o.Namespace)
+	within, err := r.namespaces.UID(ctx, o.Namespace)
 	if err != nil {
 		return false, err
 	}

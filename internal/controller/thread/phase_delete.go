@@ -11,7 +11,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/effectplan"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -89,7 +88,7 @@ func (r *Reconciler) purgeOrRetain(ctx context.Context, s *scope, row *store.Thr
 		return false, err
 	}
 	if retainsData(s.object) {
-		within, err := objects.NamespaceUID(ctx, r.Live, s.object.Namespace)
+		within, err := r.namespaces.UID(ctx, s.object.Namespace)
 		if err != nil {
 			return false, err
 		}

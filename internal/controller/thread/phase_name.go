@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -38,7 +37,7 @@ func (r *Reconciler) takeName(ctx context.Context, o *skeinv1.Thread) error {
 			}
 			seen = true
 		}
-		within, err := objects.NamespaceUID(ctx, r.Live, o.Namespace)
+		within, err := r.namespaces.UID(ctx, o.Namespace)
 		if err != nil {
 			return fmt.Errorf("read namespace %s: %w", o.Namespace, err)
 		}

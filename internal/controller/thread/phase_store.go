@@ -109,7 +109,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 		return false, recordProblem(s, err)
 	}
 	if n.NamespaceUID == "" {
-		if n.NamespaceUID, err = objects.NamespaceUID(ctx, r.Live, n.Namespace); err != nil {
+		if n.NamespaceUID, err = r.namespaces.UID(ctx, n.Namespace); err != nil {
 			return false, recordProblem(s, fmt.Errorf("read namespace %s: %w", n.Namespace, err))
 		}
 	}
