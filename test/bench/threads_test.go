@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,11 +9,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	server "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
@@ -125,16 +131,55 @@ func (b *threadsBench) measure(ctx SpecContext, n int, message, goal, ofFloor st
 	})
 	deleted0Work := timesWith(dir).since(before, n)
 	Expect(b.left(ctx)).To(BeZero())
+	b.series++
+	least := b.leastOperator(ctx, n, example.Status)
 	Expect(b.manager.Start(ctx)).To(Succeed())
 
 	rate := func(d time.Duration) float64 { return float64(n) / d.Seconds() }
 	figure(what, "%.0f a second (%s); the same writes without the manager %.0f a second: %.2f times the time%s", rate(made), goal, rate(made0), float64(made)/float64(made0), ofFloor)
+	figure("  by an operator that only writes the status", "%.0f a second: %.2f times the time of the writes alone", rate(least), float64(least)/float64(made0))
 	between.print()
 	figure("  processor time of each", "%s; without the manager %s", madeWork, made0Work)
 	figure("  memory of each in the manager", "%.1f KiB (%.0f MiB, %.0f before)", (full-empty)*1024/float64(n), full, empty)
 	figure("  the manager again, with them", "%s from start to serving (goal 1 s)", again.Round(10*time.Millisecond))
 	figure("  their deletion", "%.0f a second; the same writes without the manager %.0f: %.2f times the time (goal 1.2)", rate(deleted), rate(deleted0), float64(deleted)/float64(deleted0))
 	figure("  processor time of each deletion", "%s; without the manager %s", deletedWork, deleted0Work)
+}
+
+// leastOperator makes n Threads at once, whose status is written by an operator that does nothing else: what is above this is the manager's own work.
+// It deletes them again.
+func (b *threadsBench) leastOperator(ctx SpecContext, n int, status skeinv1.ThreadStatus) time.Duration {
+	GinkgoHelper()
+	mgr, err := ctrl.NewManager(b.cluster.Config, ctrl.Options{Scheme: b.cluster.Client.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ctrl.NewControllerManagedBy(mgr).Named("least").For(&skeinv1.Thread{}).WithOptions(controller.Options{MaxConcurrentReconciles: 16}).
+		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			var t skeinv1.Thread
+			if err := mgr.GetClient().Get(ctx, req.NamespacedName, &t); err != nil || t.Status.Phase != "" {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			before := t.DeepCopy()
+			t.Status = status
+			return reconcile.Result{}, mgr.GetClient().Status().Patch(ctx, &t, client.MergeFrom(before))
+		}))).To(Succeed())
+	running, stop := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	defer stop()
+	ended.Go(func() {
+		defer GinkgoRecover()
+		Expect(mgr.Start(running)).To(Succeed())
+	})
+	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+	took := timed(func() {
+		manyAtOnce(n, func(i int) { create(ctx, b.cluster, b.thread(i, "")) })
+		shown(ctx, b.cluster, n, func(s *skeinv1.ThreadStatus) bool { return s.Phase != "" }, client.InNamespace(b.ns))
+	})
+	Expect(b.cluster.Client.DeleteAllOf(ctx, &skeinv1.Thread{}, client.InNamespace(b.ns))).To(Succeed())
+	manyAtOnce(n, func(i int) {
+		Expect(client.IgnoreNotFound(b.cluster.Client.Patch(ctx, b.thread(i, ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	})
+	return took
 }
 
 // stages says how long Threads that were created at once waited until they were stored, and until they showed the end of their run. ended has

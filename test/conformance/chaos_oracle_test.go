@@ -139,7 +139,7 @@ func (l *load) results(p *problems, id string, looked *looked) {
 	}
 	for call, text := range calls {
 		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 {
-			p.add("%s: the call %q has no result", name, text)
+			p.add("%s: the call %q has no result, after the runs %+v", name, text, looked.runs)
 		}
 	}
 }
