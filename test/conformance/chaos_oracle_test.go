@@ -110,11 +110,11 @@ func keysOf(l *looked, text string) map[string]bool {
 // results looks whether a thread has one result for each call of a tool, each of them of a call that came.
 func (l *load) results(p *problems, id string, looked *looked) {
 	name := looked.object.Name
-	calls, results := map[string]string{}, map[string]int{}
+	calls, of, results := map[string]string{}, map[string]string{}, map[string]int{}
 	for _, m := range looked.said {
 		for _, c := range m.ToolCalls {
 			if text := textOf(c); text != "" {
-				calls[c.ID] = text
+				calls[c.ID], of[c.ID] = text, m.RunID
 			}
 		}
 		text := calls[m.ToolCallID]
@@ -138,7 +138,7 @@ func (l *load) results(p *problems, id string, looked *looked) {
 		}
 	}
 	for call, text := range calls {
-		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 {
+		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 && !cutShort(looked.runs, of[call]) {
 			p.add("%s: the call %q has no result, after the runs %+v", name, text, looked.runs)
 		}
 	}
@@ -180,6 +180,14 @@ func unlucky(runs []runtimev1.Run) bool {
 	}
 	last := slices.MaxFunc(runs, func(a, b runtimev1.Run) int { return int(a.StartedAt - b.StartedAt) })
 	return last.Status != runtimev1.RunSucceeded
+}
+
+// cutShort reports whether a run ended before its calls had results, as a child's run does whose parent was deleted while it waited for that run.
+// A run that fails by a fault of the manager is none of these.
+func cutShort(runs []runtimev1.Run, id string) bool {
+	return slices.ContainsFunc(runs, func(r runtimev1.Run) bool {
+		return r.ID == id && (r.Status == runtimev1.RunStopped || r.Status == runtimev1.RunFailed && r.Reason != skeinv1.ReasonInternalError)
+	})
 }
 
 // noted looks whether the effects of a thread that were due soon did their work once, and wait no more.
