@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -152,7 +153,7 @@ func (b *threadsBench) leastOperator(ctx SpecContext, n int, status skeinv1.Thre
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(b.cluster.Config, ctrl.Options{Scheme: b.cluster.Client.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ctrl.NewControllerManagedBy(mgr).Named("least").For(&skeinv1.Thread{}).WithOptions(controller.Options{MaxConcurrentReconciles: 16}).
+	Expect(ctrl.NewControllerManagedBy(mgr).Named("least").For(&skeinv1.Thread{}).WithOptions(controller.Options{MaxConcurrentReconciles: 16, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			var t skeinv1.Thread
 			if err := mgr.GetClient().Get(ctx, req.NamespacedName, &t); err != nil || t.Status.Phase != "" {
