@@ -4,8 +4,6 @@ package process_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,40 +147,6 @@ var _ = Describe("a pool of sandbox processes", func() {
 		Expect(r.Retriable).To(BeFalse())
 		for _, pid := range all {
 			Eventually(func() error { return running(pid) }, patience).Should(MatchError(os.ErrNotExist))
-		}
-	})
-
-	It("lets the process that started it go first where processors are scarce", Label("K8S-12"), func() {
-		nice := func(pid int) (all []int) {
-			GinkgoHelper()
-			stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-			Expect(err).NotTo(HaveOccurred())
-			for _, file := range stats {
-				b, err := os.ReadFile(file)
-				if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-					continue // a thread that has ended
-				}
-				Expect(err).NotTo(HaveOccurred())
-				n, err := strconv.Atoi(strings.Fields(string(b[strings.LastIndex(string(b), ")")+2:]))[19-3])
-				Expect(err).NotTo(HaveOccurred())
-				all = append(all, n)
-			}
-			return all
-		}
-		p := newPool(process.Options{})
-		s, err := p.Acquire(ctx, "thread")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(s.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"}).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
-		own := slices.Max(nice(os.Getpid()))
-		supervisors := children(os.Getpid())
-		Expect(supervisors).To(HaveLen(1))
-		Expect(nice(supervisors[0])).To(And(Not(BeEmpty()), HaveEach(min(own+10, 19))))
-		executions := children(supervisors[0])
-		Expect(executions).NotTo(BeEmpty())
-		for _, pid := range executions {
-			if running(pid) == nil {
-				Expect(nice(pid)).To(HaveEach(min(own+10, 19)))
-			}
 		}
 	})
 

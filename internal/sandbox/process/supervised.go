@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -60,11 +59,9 @@ func (p *Pool) launch(engine sandbox.Engine) (*supervised, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, "", err
 	}
-	yield(cmd.Process.Pid)
 	s := &supervised{cmd: cmd, lifeline: lifeline, done: make(chan struct{})}
 	late := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -80,20 +77,6 @@ func (p *Pool) launch(engine sandbox.Engine) (*supervised, string, error) {
 		return nil, "", fmt.Errorf("%q said no address: %s", command, said)
 	}
 	return s, strings.TrimSpace(line), nil
-}
-
-// niceness is how much less of the processors sandboxes get than this process, when all want more than there is: as much as ten steps of nice(1).
-const niceness = 10
-
-// yield lowers the priority of a process group, and of what it will start. No cgroup keeps these sandboxes from taking the processors of the
-// manager and of the cluster beside it, and code of one tenant may want all of them.
-func yield(group int) {
-	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
-	if err != nil {
-		return
-	}
-	own := 20 - raw // as the system call has it on Linux
-	_ = syscall.Setpriority(syscall.PRIO_PGRP, group, min(own+niceness, 19)) // a process without it works, too
 }
 
 func (s *supervised) ended() bool {
