@@ -35,7 +35,7 @@ export default (): string => [...Array(10).keys()].map((n: number) => n ** 2).jo
 		r, err = t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => { for (;;); }", WallTime: &metav1.Duration{Duration: 500 * time.Millisecond}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeTerminated), "%+v", r.Error)
-		r, err = t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => { const a = []; for (;;) a.push(new Array(1e5).fill(1)); }", MemoryLimitBytes: 16 << 20, WallTime: &metav1.Duration{Duration: 2 * time.Minute}})
+		r, err = t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => { const a = []; for (;;) a.push(new Array(1e6).fill(1)); }", MemoryLimitBytes: 16 << 20, WallTime: &metav1.Duration{Duration: 2 * time.Minute}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeMemory), "%+v", r.Error)
 
