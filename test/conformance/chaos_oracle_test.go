@@ -138,8 +138,8 @@ func (l *load) results(p *problems, id string, looked *looked) {
 		}
 	}
 	for call, text := range calls {
-		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 && !cutShort(looked.runs, of[call]) {
-			p.add("%s: the call %q has no result, after the runs %+v", name, text, looked.runs)
+		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 {
+			p.add("%s: the call %q of the run %s has no result, after the runs %+v", name, text, of[call], looked.runs)
 		}
 	}
 }
@@ -180,14 +180,6 @@ func unlucky(runs []runtimev1.Run) bool {
 	}
 	last := slices.MaxFunc(runs, func(a, b runtimev1.Run) int { return int(a.StartedAt - b.StartedAt) })
 	return last.Status != runtimev1.RunSucceeded
-}
-
-// cutShort reports whether a run ended before its calls had results, as a child's run does whose parent was deleted while it waited for that run.
-// A run that fails by a fault of the manager is none of these.
-func cutShort(runs []runtimev1.Run, id string) bool {
-	return slices.ContainsFunc(runs, func(r runtimev1.Run) bool {
-		return r.ID == id && (r.Status == runtimev1.RunStopped || r.Status == runtimev1.RunFailed && r.Reason != skeinv1.ReasonInternalError)
-	})
 }
 
 // noted looks whether the effects of a thread that were due soon did their work once, and wait no more.
