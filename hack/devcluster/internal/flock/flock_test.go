@@ -23,9 +23,8 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		_, _ = os.Stdout.WriteString("held\n")
-		// Waiting for input, it cannot seem to be deadlocked. The lock ends where it is unreachable.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		runtime.KeepAlive(l)
+		_, _ = io.Copy(io.Discard, os.Stdin) // with an empty select, the Go runtime would end the process as deadlocked
+		runtime.KeepAlive(l)                 // the garbage collector closes files that are unreachable
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
