@@ -170,6 +170,23 @@ func (l *load) decideOn(ctx context.Context, id string, approves func() bool) {
 	}
 }
 
+// cutOff terminates the parent of a thread whose call waits for a decision. A short run may do that by chance alone, or not.
+func (l *load) cutOff(ctx context.Context) {
+	GinkgoHelper()
+	parent, child := l.couple(ctx)
+	l.ask(ctx, nil, child)
+	Eventually(ctx, func() []string {
+		var names []string
+		for _, o := range l.waiting(ctx) {
+			names = append(names, o.Name)
+		}
+		return names
+	}).WithTimeout(l.patience).Should(ContainElement(child.name))
+	if ok, _ := l.until(ctx, "terminate", l.client().Thread(l.ns, parent.id).Terminate); ok {
+		l.locked(func() { parent.terminated = true })
+	}
+}
+
 // set sets a value.
 func (l *load) set(ctx context.Context, _ *rand.Rand, t *tree) {
 	text := l.text()

@@ -84,16 +84,29 @@ func judged(l *load, all map[string]*looked, fired, rung []runtimev1.Firing) (p 
 	return p
 }
 
+// world is a load, and what is there in the end.
+type world struct {
+	*load
+	tree  *tree
+	seen  *looked
+	all   map[string]*looked
+	fired []runtimev1.Firing
+	rung  []runtimev1.Firing
+}
+
+// endWithParent gives the thread a parent that was terminated.
+func (w *world) endWithParent() {
+	w.seen.record.ParentID = "parent"
+	w.seen.record.Terminated, w.seen.record.TerminatedReason = ptr.To[int64](2), skeinv1.ReasonParentTerminated
+	w.all["parent"] = &looked{
+		object: &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Name: "parent"}},
+		record: &runtimev1.ThreadRecord{ThreadID: "parent", Terminated: ptr.To[int64](1), TerminatedReason: skeinv1.ReasonTerminatedByRequest},
+	}
+	w.threads["parent"] = &tree{id: "parent", name: "parent", terminated: true}
+}
+
 // TestChaosSees breaks what the oracle of chaos looks at, one thing at a time.
 func TestChaosSees(t *testing.T) {
-	type world struct {
-		*load
-		tree  *tree
-		seen  *looked
-		all   map[string]*looked
-		fired []runtimev1.Firing
-		rung  []runtimev1.Firing
-	}
 	without := func(w *world, id string) {
 		w.seen.said = slices.DeleteFunc(w.seen.said, func(m runtimev1.Message) bool { return m.ID == id })
 	}
@@ -111,6 +124,25 @@ func TestChaosSees(t *testing.T) {
 			told := runtimev1.Message{ID: "4b", Role: "system", Content: ptr.To("done"), Silent: true, Metadata: map[string]any{"subagent_id": "child"}}
 			answer := runtimev1.Message{ID: "4c", Role: "assistant", Content: ptr.To("ok")}
 			w.seen.said = slices.Insert(w.seen.said, 4, told, answer)
+		}},
+		{"", func(w *world) { // the end of its parent cut a call off, and what was due
+			w.endWithParent()
+			without(w, "9")
+			without(w, "10")
+			without(w, "6")
+			w.seen.runs[1].Status = runtimev1.RunTerminated
+		}},
+		{"", func(w *world) { // a call that was approved, too
+			w.endWithParent()
+			without(w, "9")
+			without(w, "10")
+			w.decided["ask m2"] = true
+			w.seen.runs[1].Status = runtimev1.RunTerminated
+		}},
+		{`ended with its parent parent, which was not terminated`, func(w *world) { w.endWithParent(); w.all["parent"].record.Terminated = nil }},
+		{`ended with its parent, and has none`, func(w *world) { w.endWithParent(); w.seen.record.ParentID = "" }},
+		{`was terminated (TerminatedByRequest), and no client asked for it`, func(w *world) {
+			w.seen.record.Terminated, w.seen.record.TerminatedReason = ptr.To[int64](1), skeinv1.ReasonTerminatedByRequest
 		}},
 		{`the message "call m1" is lost`, func(w *world) { without(w, "1") }},
 		{`the message "m4" is lost`, func(w *world) { without(w, "5") }},

@@ -79,7 +79,7 @@ func (l *load) called(p *problems, all map[string]*looked) {
 		}
 	}
 	for text, approved := range l.decided {
-		if t := l.asked[text]; approved && t != nil && t.living() && len(l.arrived[text]) == 0 {
+		if t := l.asked[text]; approved && t != nil && t.living() && all[t.id] != nil && !all[t.id].endedWithParent() && len(l.arrived[text]) == 0 {
 			p.add("%s: the call %q was approved, and not made", t.name, text)
 		}
 	}
@@ -138,7 +138,7 @@ func (l *load) results(p *problems, id string, looked *looked) {
 		}
 	}
 	for call, text := range calls {
-		if t := l.asked[text]; t != nil && t.id == id && t.living() && results[call] == 0 {
+		if t := l.asked[text]; t != nil && t.id == id && t.living() && !looked.endedWithParent() && results[call] == 0 {
 			p.add("%s: the call %q of the run %s has no result, after the runs %+v", name, text, of[call], looked.runs)
 		}
 	}
@@ -192,7 +192,7 @@ func (l *load) noted(p *problems, id string, looked *looked) {
 		if t.id != id {
 			continue
 		}
-		if n := said["once "+text]; n > 1 || n == 0 && t.living() {
+		if n := said["once "+text]; n > 1 || n == 0 && t.living() && !looked.endedWithParent() {
 			p.add("%s: the effect %s did its work %d times", t.name, text, n)
 		}
 		for _, e := range looked.effects {

@@ -260,6 +260,7 @@ var _ = Describe("Chaos", Serial, outages, Label("chaos", "K8S-05", "RUN-02", "E
 		Expect(c.unstruck()).To(BeEmpty(), "faults that did not strike")
 		served(ctx)
 		l.clients = clients[:1] // some of what is looked at takes rights for the whole cluster
+		l.cutOff(ctx)
 		l.settle(ctx)
 		l.rung(ctx)
 		Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.ScheduledEffect{}, client.InNamespace(ns))).To(Succeed())

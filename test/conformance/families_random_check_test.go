@@ -233,7 +233,14 @@ func (w *trees) kinship(p *problems, l *looked, all map[string]*looked) {
 			p.add("%s outlives its parent %s, which was deleted", name, parent)
 		case up == nil && known.ended && !ended:
 			p.add("%s outlives its parent %s, which was terminated, and then deleted without it", name, known.name)
+		case up != nil && up.record.Terminated == nil && l.endedWithParent():
+			p.add("%s ended with its parent %s, which was not terminated", name, up.object.Name)
 		}
+	} else if l.endedWithParent() {
+		p.add("%s ended with its parent, and has none", name)
+	}
+	if t := w.threads[id]; ended && l.record.TerminatedReason != skeinv1.ReasonSessionEnded && !l.endedWithParent() && (t == nil || !t.terminated) {
+		p.add("%s was terminated (%s), and no client asked for it", name, l.record.TerminatedReason)
 	}
 	for _, r := range l.related {
 		other := all[r.ThreadID]

@@ -242,6 +242,12 @@ type looked struct {
 	waiting  int
 }
 
+// endedWithParent reports whether a thread ended because its parent was terminated, which cuts off what the thread was doing: a call may
+// have no result, and what was due may not have been done.
+func (l *looked) endedWithParent() bool {
+	return l.record.Terminated != nil && l.record.TerminatedReason == skeinv1.ReasonParentTerminated
+}
+
 func (w *trees) look(ctx context.Context, o *skeinv1.Thread) (l *looked, err error) {
 	l = &looked{object: o, children: map[string]runtimev1.Child{}}
 	t := w.client().Thread(w.ns, o.Status.ThreadID)

@@ -42,7 +42,7 @@ func (w *trees) told(p *problems, all map[string]*looked) {
 				// A thread that was forked from the parent has heard some of it. So has a parent that was truncated, or has ended.
 				completed := fmt.Sprintf("%s completed by %s", reference, as)
 				n, runs := heard[completed], outcomes["succeeded"]
-				if lost := child.record.ParentID == id && t != nil && t.living(); n > runs || lost && n < runs {
+				if lost := child.record.ParentID == id && t != nil && t.living() && !l.endedWithParent(); n > runs || lost && n < runs {
 					p.add("%s: %d times %s, which has succeeded %d times", l.object.Name, n, completed, runs)
 				}
 				for kind, most := range map[string]int{"created": 1, "adopted": 1, "terminated": 1, "failed": outcomes["failed"] + outcomes["stopped"] + 1} {
