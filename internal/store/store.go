@@ -99,7 +99,7 @@ type Store interface {
 	FinishRemovals(ctx context.Context, before int64, limit int) (finished int, err error)
 	// SweepRemnants removes what purged, destroyed and truncated conversations have left for their forks, and which no fork reads any more.
 	// It looks at as many as limit says (100 when 0), after the last one of the call before. It returns the last one, or 0 after all of them,
-	// and how many it removed. A purge of the last fork that reads one removes it at once.
+	// and how many it removed. It is for those that were left by an interruption: what ends the last fork's reading removes them at once.
 	SweepRemnants(ctx context.Context, after int64, limit int) (last int64, removed int, err error)
 	// PurgeThread removes everything that the store keeps of a thread. A thread that does not exist is no error. It
 	// revokes the lease first, and can be repeated when it was interrupted. It returns the bucket objects that nothing

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -24,9 +26,11 @@ const plantedAt = 100
 
 // plantLike makes n objects by writing them where the API server keeps them. To create 100,000 through the API server takes it half an hour of
 // two processors, of which nothing is ours. They are copies of what is stored of an object, each with its own UID and number; edit changes
-// the i-th copy and returns its name. The API server and its watchers see them as they see all others.
-func plantLike(ctx context.Context, c *harness.Cluster, resource string, like client.Object, n int, edit func(i int, meta, stored map[string]any) (name string)) {
+// the i-th copy and returns its name. The API server and its watchers see them as they see all others. plantLike returns how long the API
+// server took, after the last write, until its own cache had them all.
+func plantLike(ctx context.Context, c *harness.Cluster, resource string, like client.Object, n int, edit func(i int, meta, stored map[string]any) (name string)) time.Duration {
 	GinkgoHelper()
+	var last int64 // the revision of the last write
 	etcd := etcdOf(c)
 	defer func() { _ = etcd.Close() }()
 	folder := "/registry/skein.dev/" + resource + "/" + like.GetNamespace() + "/"
@@ -35,9 +39,9 @@ func plantLike(ctx context.Context, c *harness.Cluster, resource string, like cl
 	Expect(r.Kvs).To(HaveLen(1))
 	var puts []clientv3.Op
 	flush := func() {
-		_, err := etcd.Txn(ctx).Then(puts...).Commit()
+		r, err := etcd.Txn(ctx).Then(puts...).Commit()
 		Expect(err).NotTo(HaveOccurred())
-		puts = nil
+		puts, last = nil, r.Header.Revision
 	}
 	for i := range n {
 		var stored map[string]any
@@ -55,6 +59,17 @@ func plantLike(ctx context.Context, c *harness.Cluster, resource string, like cl
 	if len(puts) > 0 {
 		flush()
 	}
+	return timed(func() {
+		kind, err := c.Client.GroupVersionKindFor(like)
+		Expect(err).NotTo(HaveOccurred())
+		one := &metav1.PartialObjectMetadataList{}
+		one.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		Eventually(ctx, func() error { // a request waits for 3 s at the most
+			return c.Client.List(ctx, one, client.InNamespace(like.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: like.GetName()},
+				&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: strconv.FormatInt(last, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}})
+		}).WithTimeout(5 * time.Minute).Should(Succeed())
+		Expect(one.Items).To(HaveLen(1))
+	})
 }
 
 // plant makes n effects. The first is created, and the others are planted like it.

@@ -42,7 +42,10 @@ func TestSweeperRemovesWhatNothingRefersTo(t *testing.T) {
 	_, _, err = st.CreateThread(ctx, store.Thread{ID: "fork", Namespace: "n", Agent: "a"}, &store.Fork{Origin: origin.ID, Newest: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(threads.Purge(ctx, origin.ID)).To(Succeed())
-	g.Expect(st.Apply(ctx, "fork", nil, &store.Truncate{Index: -1})).To(Succeed())
+	interrupted, interrupt := context.WithCancel(ctx)
+	stop := st.Subscribe(func(store.Notification) { interrupt() })
+	g.Expect(st.Apply(interrupted, "fork", nil, &store.Truncate{Index: -1})).To(Succeed())
+	stop()
 
 	s := &sweeper{threads: threads, clock: now, log: logr.Discard()}
 	done := make(chan error, 1)

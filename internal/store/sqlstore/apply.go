@@ -25,7 +25,7 @@ import (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
-	cut := false
+	cut, freed := false, []int64(nil)
 	err := s.whole(ctx, func() error {
 		return s.db.Writer.Do(ctx, func(t *txn.Tx) error {
 			h, err := t.Head(threadID)
@@ -38,13 +38,16 @@ func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, 
 				}
 			}
 			err = applyOnce(t, h, ops)
-			cut = h.Cuts()
+			cut, freed = h.Cuts(), t.Freed
 			return err
 		}, touched(threadID, ops)...)
 	})
 	if err == nil && cut {
 		// The removal is decided. What this does not finish is left for FinishRemovals, or for the next writer.
 		_, _ = messages.FinishRemoval(ctx, s.db, threadID)
+	}
+	if err == nil {
+		_ = messages.CollectLeft(ctx, s.db, freed) // what this does not remove is left for SweepRemnants
 	}
 	return err
 }

@@ -42,9 +42,22 @@ func describeRemnants(e *env) {
 			return fork
 		}
 
+		// interrupted applies an operation, and is interrupted before it removes what the operation has freed.
+		interrupted := func(ctx SpecContext, id string, op store.Op) {
+			GinkgoHelper()
+			cut, cancel := context.WithCancel(ctx)
+			stop := e.store.Subscribe(func(n store.Notification) {
+				if !n.Remote {
+					cancel()
+				}
+			})
+			Expect(e.store.Apply(cut, id, nil, op)).To(Succeed())
+			stop()
+		}
+
 		It("go with the purge of the last fork that reads them, which looks at no others", func(ctx SpecContext) {
 			read, cut, last := orphaned(ctx, 3), orphaned(ctx, 4), orphaned(ctx, 5)
-			e.apply(ctx, cut, &store.Truncate{Index: -1})
+			interrupted(ctx, cut, &store.Truncate{Index: -1})
 			left(ctx, 3, 12)
 			purge(ctx, e.said(ctx, 1))
 			left(ctx, 3, 12)
@@ -53,10 +66,36 @@ func describeRemnants(e *env) {
 			next, removed, err := e.store.SweepRemnants(ctx, 0, 10)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(next).To(BeZero(), "there are no more")
-			Expect(removed).To(Equal(1), "what the truncation has freed")
+			Expect(removed).To(Equal(1), "what the interrupted truncation has freed")
 			left(ctx, 1, 3)
 			Expect(e.texts(ctx, read, allMessages)).To(Equal(numbers(0, 3)))
 		})
+
+		first := func(ctx SpecContext, id string) string {
+			GinkgoHelper()
+			page, err := e.store.Messages(ctx, id, allMessages)
+			Expect(err).NotTo(HaveOccurred())
+			return page.Messages[0].ID
+		}
+
+		DescribeTable("go with a change of the last fork that reads them", func(ctx SpecContext, change func(SpecContext, string)) {
+			origin := e.said(ctx, 1)
+			forks := []string{e.fork(ctx, origin, 0), e.fork(ctx, origin, 0)}
+			purge(ctx, origin)
+			change(ctx, forks[0])
+			left(ctx, 1, 1)
+			Expect(e.texts(ctx, forks[1], allMessages)).To(Equal(numbers(0, 1)))
+			change(ctx, forks[1])
+			left(ctx, 0, 0)
+		},
+			Entry("that truncates it", func(ctx SpecContext, id string) { e.apply(ctx, id, &store.Truncate{Index: -1}) }),
+			Entry("that destroys it", func(ctx SpecContext, id string) { e.apply(ctx, id, &store.Destroy{Reason: store.DestroyedExplicit}) }),
+			Entry("that edits the message", func(ctx SpecContext, id string) {
+				e.apply(ctx, id, &store.UpdateMessage{ID: first(ctx, id), Content: new("edited")})
+			}),
+			Entry("that deletes the message", func(ctx SpecContext, id string) {
+				e.apply(ctx, id, &store.DeleteMessage{ID: first(ctx, id)})
+			}))
 
 		DescribeTable("go with the last of a chain of forks, in whatever order it is purged", func(ctx SpecContext, order ...int) {
 			chain := []string{e.said(ctx, 2)}
@@ -84,7 +123,7 @@ func describeRemnants(e *env) {
 				forks = append(forks, orphaned(ctx, i+1))
 			}
 			for _, i := range []int{0, 3, 4} {
-				e.apply(ctx, forks[i], &store.Destroy{Reason: store.DestroyedExplicit})
+				interrupted(ctx, forks[i], &store.Destroy{Reason: store.DestroyedExplicit})
 			}
 			left(ctx, 5, 15)
 			var pages []int
@@ -106,14 +145,7 @@ func describeRemnants(e *env) {
 
 		It("stay while a removal that was interrupted has them", func(ctx SpecContext) {
 			fork := orphaned(ctx, many)
-			cut, cancel := context.WithCancel(ctx)
-			stop := e.store.Subscribe(func(n store.Notification) {
-				if !n.Remote {
-					cancel()
-				}
-			})
-			Expect(e.store.Apply(cut, fork, nil, &store.Truncate{Index: 1})).To(Succeed())
-			stop()
+			interrupted(ctx, fork, &store.Truncate{Index: 1})
 			_, removed, err := e.store.SweepRemnants(ctx, 0, 0)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(removed).To(BeZero())

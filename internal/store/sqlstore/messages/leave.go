@@ -114,11 +114,14 @@ func removeFew(t *txn.Tx, h *txn.Head, cut int64, kept txn.Counts, logs bool) er
 		}
 	}
 	for _, s := range removed {
-		if !logs {
+		if !logs { // a purge looks at what its thread has read itself
 			break
 		}
 		if err := logRemoval(t, h, s); err != nil {
 			return err
+		}
+		if s.Source != h.Key {
+			t.Freed = append(t.Freed, s.Source)
 		}
 	}
 	var left int64

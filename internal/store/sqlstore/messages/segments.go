@@ -207,6 +207,7 @@ func findToChange(t *txn.Tx, h *txn.Head, id string) (m *store.Message, copied b
 	if _, err := lockSegments(t, s.Source); err != nil {
 		return nil, false, err
 	}
+	t.Freed = append(t.Freed, s.Source)
 	return m, true, copyOut(t, *s, m)
 }
 

@@ -44,6 +44,9 @@ type Tx struct {
 	Notifications []store.Notification
 	// Quotas returns the quotas of a namespace (K8S-11).
 	Quotas func(namespace string) store.Quotas
+	// Freed has the keys of the threads some of whose messages a fork reads no more after this transaction. Remnants among them may have
+	// no reader left (messages.CollectLeft).
+	Freed []int64
 	// lock is the dialect's query that locks a name.
 	lock    string
 	endings []ending
