@@ -3,7 +3,9 @@ package sqldb
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -14,15 +16,27 @@ type Readers struct {
 	interruptible bool
 }
 
-// pool has the connections of Readers. mu guards closed.
+// pool has the connections of Readers.
 type pool struct {
 	Open func(ctx context.Context) (*Conn, error)
-	// slots holds one entry for each connection that may be lent: an open connection, or nil for one still to open.
-	slots chan *Conn
+	// slots holds one entry for each connection that may be lent.
+	slots chan struct{}
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	closed bool
+	// idle has the open connections that are not lent, those first that have not been used for the longest time. The last one is lent next:
+	// what it has read of the database is the newest, and no more connections are open than are needed at once.
+	idle []idleConn
 }
+
+// idleConn is a connection that is not lent.
+type idleConn struct {
+	*Conn
+	since time.Time
+}
+
+// idleFor is how long a connection may be idle. It is less than the time after which networks and servers give up connections.
+const idleFor = time.Minute
 
 // ErrClosed means that the store was closed.
 var ErrClosed = errors.New("the store is closed")
@@ -32,9 +46,9 @@ func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
 	if n == 0 {
 		n = 8
 	}
-	p := &pool{Open: open, slots: make(chan *Conn, n)}
+	p := &pool{Open: open, slots: make(chan struct{}, n)}
 	for range n {
-		p.slots <- nil
+		p.slots <- struct{}{}
 	}
 	return &Readers{pool: p}
 }
@@ -46,16 +60,16 @@ func (r *Readers) Interruptible() *Readers { return &Readers{pool: r.pool, inter
 
 // Read lends a connection to fn.
 func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
-	var c *Conn
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case c = <-r.slots:
+	case <-r.slots:
 	}
-	defer func() { r.slots <- c }()
-	r.mu.Lock()
-	closed := r.closed
-	r.mu.Unlock()
+	c, closed := r.take()
+	defer func() {
+		r.giveBack(c)
+		r.slots <- struct{}{}
+	}()
 	if closed {
 		return errors.Join(store.ErrUnavailable, ErrClosed)
 	}
@@ -77,6 +91,37 @@ func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
 		c = nil
 	}
 	return err
+}
+
+// take returns the connection that was given back last, or nil when none is idle. closed reports that none may be used any more.
+func (p *pool) take() (c *Conn, closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) == 0 {
+		return nil, p.closed
+	}
+	last := len(p.idle) - 1
+	c = p.idle[last].Conn
+	p.idle = p.idle[:last]
+	return c, false
+}
+
+// giveBack makes a connection idle, and closes one that has been idle for too long. c is nil when there is none any more.
+func (p *pool) giveBack(c *Conn) {
+	now := time.Now()
+	p.mu.Lock()
+	var unused *Conn
+	if len(p.idle) > 0 && now.Sub(p.idle[0].since) > idleFor {
+		unused = p.idle[0].Conn
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	if c != nil {
+		p.idle = append(p.idle, idleConn{c, now})
+	}
+	p.mu.Unlock()
+	if unused != nil {
+		_ = unused.Close()
+	}
 }
 
 // Row reads one row into dst. It returns store.ErrNotFound when there is none.
@@ -109,14 +154,16 @@ func (p *pool) Close() error {
 	}
 	p.closed = true
 	p.mu.Unlock()
-	var errs []error
 	for range cap(p.slots) {
-		if c := <-p.slots; c != nil {
-			errs = append(errs, c.Close())
-		}
+		<-p.slots
 	}
-	for range cap(p.slots) {
-		p.slots <- nil
+	var errs []error
+	for _, c := range p.idle { // all of them: none is lent
+		errs = append(errs, c.Close())
+	}
+	p.idle = nil
+	for range cap(p.slots) { // who comes later learns that the store is closed
+		p.slots <- struct{}{}
 	}
 	return errors.Join(errs...)
 }
