@@ -29,17 +29,23 @@ type clusterRanges struct {
 	declared []netip.Prefix // by the flag
 }
 
-// onlyAddresses keeps of a Node what clusterRanges reads.
-func onlyAddresses(o any) (any, error) {
+// onlyNeeded keeps of a Node what clusterRanges and the SandboxPools read.
+func onlyNeeded(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
-	return &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
-		Spec: corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+	return &corev1.Node{
+		TypeMeta:   n.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels},
+		Spec:       corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs, Unschedulable: n.Spec.Unschedulable},
+		Status: corev1.NodeStatus{Addresses: n.Status.Addresses, Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: n.Status.Allocatable[corev1.ResourceCPU],
+		}},
+	}, nil
 }
 
-func nodeCache() cache.ByObject { return cache.ByObject{Transform: onlyAddresses} }
+func nodeCache() cache.ByObject { return cache.ByObject{Transform: onlyNeeded} }
 
 // watchRanges begins to follow the cluster's nodes and ranges.
 func (o *Options) watchRanges(ctx context.Context, mgr ctrl.Manager) (*clusterRanges, error) {

@@ -35,6 +35,13 @@ func (r *Reconciler) fill(ctx context.Context, s *scope) error {
 	for _, p := range s.pods.starting { // a pod that hangs without a reason is reported when its time is up
 		s.look(startTime - s.at.Sub(sandboxpod.UnreadySince(p)))
 	}
+	if missing > 0 {
+		room, err := r.room(ctx, s)
+		if err != nil {
+			return err
+		}
+		missing = min(missing, room)
+	}
 	return r.create(ctx, s, missing)
 }
 
