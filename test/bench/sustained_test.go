@@ -20,7 +20,7 @@ import (
 func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 	const workers = 10
 	var plain, claims paced
-	var work time.Duration
+	var work, filling time.Duration
 	for round := range rounds {
 		b.pool(ctx, 0)
 		names := make([]string, each)
@@ -36,7 +36,7 @@ func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 			return s.runs
 		}))
 		b.gone(ctx, "beside-")
-		b.pool(ctx, int32(warm))
+		filling += timed(func() { b.pool(ctx, int32(warm)) })
 		ts := b.threads(ctx, fmt.Sprintf("sustained-%d-%d", warm, round), warm+each)
 		before := b.managerTime(ctx)
 		// What waited before it began costs nothing here, and is no part of what can be sustained.
@@ -51,6 +51,7 @@ func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 	figure("plain pods a second, 10 at once (the floor)", "%.2f; each %s", plain.rate(), spread(plain.each))
 	figure(fmt.Sprintf("claims a second, pool of %d, 10 at once", warm), "%.2f after the first %d, which is %.2f times the node's own rate of plain pods (goal 1); each %s",
 		claims.rate(), warm, claims.rate()/plain.rate(), spread(claims.each))
+	figure("  the pool was warm", "%s after it had none (mean of %d)", (filling / time.Duration(rounds)).Round(100*time.Millisecond), rounds)
 	figure("  processor time of the manager for each", "%s, with those of the first %d, the deletion of its thread and the refill",
 		round(work/time.Duration(rounds*(warm+each))), warm)
 	b.pool(ctx, 0)
