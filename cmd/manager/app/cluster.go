@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube/managedfields"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/kube/ownwrites"
 )
@@ -61,6 +62,7 @@ func (o *Options) restConfig() (*rest.Config, error) {
 	// The API server's own flow control is fairer than a client-side limit.
 	cfg.QPS, cfg.Burst = -1, -1
 	cfg.UserAgent = "skein-manager"
+	cfg.Wrap(managedfields.LeaveOut)
 	return cfg, nil
 }
 
