@@ -1,7 +1,8 @@
 // Package managedfields leaves out the managed fields of what is watched, before it is decoded.
 //
-// They are more than half of what the API server sends of most objects, and clients go through the JSON of a watched object about ten times to decode it.
-// Nothing here reads them: caches drop them after they have been decoded.
+// They are more than half of what the API server sends of most objects, and clients go through the JSON of a watched object about ten
+// times to decode it. Nothing here reads them: what else caches get of them is dropped after it was decoded (objects.Cached). See
+// docs/adr/0065-finalizers-at-admission.md.
 package managedfields
 
 import (
