@@ -39,6 +39,7 @@ func read(t *testing.T, a answer, method, url string) string {
 	g := NewWithT(t)
 	resp, err := managedfields.LeaveOut(a).RoundTrip(httptest.NewRequest(method, url, nil))
 	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(resp.Body.Close()).To(Succeed()) }()
 	data, err := io.ReadAll(resp.Body)
 	g.Expect(err).NotTo(HaveOccurred())
 	return string(data)
@@ -88,7 +89,7 @@ func TestAClientDecodesWhatIsLeft(t *testing.T) {
 		for i := range 3 {
 			o := &skeinv1.Thread{TypeMeta: metav1.TypeMeta{APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread"}}
 			o.Name, o.Spec.Message = fmt.Sprint("t", i), "hello"
-			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
 			data, err := json.Marshal(o)
 			if err != nil {
 				return

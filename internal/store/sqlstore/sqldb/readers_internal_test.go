@@ -1,4 +1,4 @@
-package sqldb_test
+package sqldb
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-
-	"github.com/skein-dev/skein/internal/store/sqlstore/sqldb"
 )
 
 // link is a connection that says when it is closed.
 type link struct {
-	sqldb.Link
+	Link
 	closed func()
 }
 
@@ -25,7 +23,7 @@ func (l *link) Close() error {
 
 // opened counts the connections of readers, and has those that are open.
 type opened struct {
-	*sqldb.Readers
+	*Readers
 	mu    sync.Mutex
 	open  int
 	total int
@@ -39,13 +37,13 @@ func newOpened(t *testing.T, n int) *opened {
 		o.open += by
 		o.total += max(by, 0)
 	}
-	o.Readers = sqldb.NewReaders(n, func(ctx context.Context) (*sqldb.Conn, error) {
-		l, err := sqldb.ConnectSQLite(ctx, ":memory:", false)
+	o.Readers = NewReaders(n, func(ctx context.Context) (*Conn, error) {
+		l, err := ConnectSQLite(ctx, ":memory:", false)
 		if err != nil {
 			return nil, err
 		}
 		count(1)
-		return &sqldb.Conn{Link: &link{Link: l, closed: func() { _ = l.Close(); count(-1) }}}, nil
+		return &Conn{Link: &link{Link: l, closed: func() { _ = l.Close(); count(-1) }}}, nil
 	})
 	t.Cleanup(func() { _ = o.Close() })
 	return o
@@ -57,7 +55,7 @@ func (o *opened) together(n int) {
 	lent.Add(n)
 	for range n {
 		reads.Go(func() {
-			_ = o.Read(context.Background(), func(*sqldb.Conn) error {
+			_ = o.Read(context.Background(), func(*Conn) error {
 				lent.Done()
 				lent.Wait()
 				return nil
@@ -76,9 +74,9 @@ func TestReadersLendTheConnectionThatWasUsedLast(t *testing.T) {
 	g.Expect(o.total).To(Equal(1), "one is enough for reads that follow each other")
 	o.together(3)
 	g.Expect(o.total).To(Equal(3))
-	var first, second *sqldb.Conn
-	read := func(c **sqldb.Conn) {
-		g.Expect(o.Read(t.Context(), func(lent *sqldb.Conn) error { *c = lent; return nil })).To(Succeed())
+	var first, second *Conn
+	read := func(c **Conn) {
+		g.Expect(o.Read(t.Context(), func(lent *Conn) error { *c = lent; return nil })).To(Succeed())
 	}
 	read(&first)
 	read(&second)
@@ -100,6 +98,6 @@ func TestReadersCloseConnectionsThatAreNotUsed(t *testing.T) {
 		g.Expect(o.total).To(Equal(7))
 		g.Expect(o.Close()).To(Succeed())
 		g.Expect(o.open).To(BeZero())
-		g.Expect(o.Read(t.Context(), func(*sqldb.Conn) error { return nil })).To(MatchError(sqldb.ErrClosed))
+		g.Expect(o.Read(t.Context(), func(*Conn) error { return nil })).To(MatchError(ErrClosed))
 	})
 }
