@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -81,6 +82,18 @@ func TestOtherAnswersAreAsTheyAre(t *testing.T) {
 	g.Expect(read(t, answer{"application/vnd.kubernetes.protobuf", full, false}, http.MethodGet, "/x?watch=true")).To(Equal(full))
 }
 
+// newClient returns a client of Threads that reaches the API server by a transport.
+func newClient(g Gomega, host string, wrap func(http.RoundTripper) http.RoundTripper) *rest.RESTClient {
+	scheme := runtime.NewScheme()
+	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
+	cfg := &rest.Config{Host: host, APIPath: "/apis", ContentConfig: rest.ContentConfig{
+		GroupVersion: &skeinv1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion()}}
+	cfg.Wrap(wrap)
+	c, err := rest.RESTClientFor(cfg)
+	g.Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
 // TestAClientDecodesWhatIsLeft watches through client-go, as caches do.
 func TestAClientDecodesWhatIsLeft(t *testing.T) {
 	g := NewWithT(t)
@@ -98,13 +111,7 @@ func TestAClientDecodesWhatIsLeft(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	scheme := runtime.NewScheme()
-	g.Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
-	cfg := &rest.Config{Host: server.URL, APIPath: "/apis", ContentConfig: rest.ContentConfig{
-		GroupVersion: &skeinv1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion()}}
-	cfg.Wrap(managedfields.LeaveOut)
-	c, err := rest.RESTClientFor(cfg)
-	g.Expect(err).NotTo(HaveOccurred())
+	c := newClient(g, server.URL, managedfields.LeaveOut)
 	w, err := c.Get().Resource("threads").Param("watch", "true").Watch(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	defer w.Stop()
@@ -119,4 +126,48 @@ func TestAClientDecodesWhatIsLeft(t *testing.T) {
 	}
 	_, ok := <-w.ResultChan()
 	g.Expect(ok).To(BeFalse())
+}
+
+// repeats is a body that goes on for ever.
+type repeats struct{ all, rest string }
+
+func (r *repeats) Read(p []byte) (int, error) {
+	if r.rest == "" {
+		r.rest = r.all
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+type endless string
+
+func (e endless) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(&repeats{all: string(e)})}, nil
+}
+
+// BenchmarkWatch decodes an idle Thread in the form in which the API server sends it.
+func BenchmarkWatch(b *testing.B) {
+	data, err := os.ReadFile("testdata/event.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, wrap := range map[string]func(http.RoundTripper) http.RoundTripper{
+		"as it is": func(next http.RoundTripper) http.RoundTripper { return next }, "without managed fields": managedfields.LeaveOut,
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := newClient(NewWithT(b), "http://localhost", func(http.RoundTripper) http.RoundTripper { return wrap(endless(data)) })
+			w, err := c.Get().Resource("threads").Param("watch", "true").Watch(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer w.Stop()
+			b.ReportAllocs()
+			for b.Loop() {
+				if e := <-w.ResultChan(); e.Object.(*skeinv1.Thread).Status.Phase != "Idle" {
+					b.Fatal(e)
+				}
+			}
+		})
+	}
 }
