@@ -182,9 +182,7 @@ func (l *load) cutOff(ctx context.Context) {
 		}
 		return names
 	}).WithTimeout(l.patience).Should(ContainElement(child.name))
-	if ok, _ := l.until(ctx, "terminate", l.client().Thread(l.ns, parent.id).Terminate); ok {
-		l.locked(func() { parent.terminated = true })
-	}
+	Expect(l.end(ctx, parent)).To(BeTrue())
 }
 
 // set sets a value.

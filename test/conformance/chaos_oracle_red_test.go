@@ -102,7 +102,7 @@ func (w *world) endWithParent() {
 		object: &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Name: "parent"}},
 		record: &runtimev1.ThreadRecord{ThreadID: "parent", Terminated: ptr.To[int64](1), TerminatedReason: skeinv1.ReasonTerminatedByRequest},
 	}
-	w.threads["parent"] = &tree{id: "parent", name: "parent", terminated: true}
+	w.threads["parent"] = &tree{id: "parent", name: "parent", terminated: true, asked: true}
 }
 
 // TestChaosSees breaks what the oracle of chaos looks at, one thing at a time.
@@ -130,12 +130,19 @@ func TestChaosSees(t *testing.T) {
 			without(w, "9")
 			without(w, "10")
 			without(w, "6")
+			w.seen.said[len(w.seen.said)-1].RunID = "r2"
 			w.seen.runs[1].Status = runtimev1.RunTerminated
+		}},
+		{`the call "call m1" of the run r1 has no result`, func(w *world) { // of a run before
+			w.endWithParent()
+			w.seen.said[1].RunID = "r1"
+			without(w, "3")
 		}},
 		{"", func(w *world) { // a call that was approved, too
 			w.endWithParent()
 			without(w, "9")
 			without(w, "10")
+			w.seen.said[len(w.seen.said)-1].RunID = "r2"
 			w.decided["ask m2"] = true
 			w.seen.runs[1].Status = runtimev1.RunTerminated
 		}},

@@ -138,7 +138,7 @@ func (l *load) results(p *problems, id string, looked *looked) {
 		}
 	}
 	for call, text := range calls {
-		if t := l.asked[text]; t != nil && t.id == id && t.living() && !looked.endedWithParent() && results[call] == 0 {
+		if t := l.asked[text]; t != nil && t.id == id && t.living() && !looked.cutOff(of[call]) && results[call] == 0 {
 			p.add("%s: the call %q of the run %s has no result, after the runs %+v", name, text, of[call], looked.runs)
 		}
 	}

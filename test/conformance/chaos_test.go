@@ -264,7 +264,7 @@ var _ = Describe("Chaos", Serial, outages, Label("chaos", "K8S-05", "RUN-02", "E
 		l.settle(ctx)
 		l.rung(ctx)
 		Expect(cluster.Client.DeleteAllOf(ctx, &skeinv1.ScheduledEffect{}, client.InNamespace(ns))).To(Succeed())
-		vacate(ctx) // the next leader soon sweeps what a fault has left
+		otherLeads(ctx) // the next leader soon sweeps what a fault has left
 		l.clear(ctx, func(ctx context.Context) []string { return rowsOfPostgres(ctx, c.rows) })
 		c.leaks(ctx, l.patience, before, temporary)
 	}, NodeTimeout(5*time.Hour))

@@ -239,7 +239,7 @@ func (w *trees) kinship(p *problems, l *looked, all map[string]*looked) {
 	} else if l.endedWithParent() {
 		p.add("%s ended with its parent, and has none", name)
 	}
-	if t := w.threads[id]; ended && l.record.TerminatedReason != skeinv1.ReasonSessionEnded && !l.endedWithParent() && (t == nil || !t.terminated) {
+	if t := w.threads[id]; ended && l.record.TerminatedReason != skeinv1.ReasonSessionEnded && !l.endedWithParent() && (t == nil || !t.asked) {
 		p.add("%s was terminated (%s), and no client asked for it", name, l.record.TerminatedReason)
 	}
 	for _, r := range l.related {

@@ -65,6 +65,7 @@ type tree struct {
 	orphaned   bool // with --cascade=orphan
 	ended      bool // it was terminated before it was deleted
 	terminated bool
+	asked      bool // its termination was requested
 	said       map[string]*words
 	begins     []string // what it was forked with
 	cut        int      // truncations that began
@@ -242,10 +243,14 @@ type looked struct {
 	waiting  int
 }
 
-// endedWithParent reports whether a thread ended because its parent was terminated, which cuts off what the thread was doing: a call may
-// have no result, and what was due may not have been done.
+// endedWithParent reports whether a thread ended because its parent was terminated, so that what was due may not have been done.
 func (l *looked) endedWithParent() bool {
 	return l.record.Terminated != nil && l.record.TerminatedReason == skeinv1.ReasonParentTerminated
+}
+
+// cutOff reports whether a run ended because the parent of its thread was terminated.
+func (l *looked) cutOff(run string) bool {
+	return l.endedWithParent() && slices.ContainsFunc(l.runs, func(r runtimev1.Run) bool { return r.ID == run && r.Status == runtimev1.RunTerminated })
 }
 
 func (w *trees) look(ctx context.Context, o *skeinv1.Thread) (l *looked, err error) {

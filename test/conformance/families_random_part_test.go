@@ -18,9 +18,7 @@ import (
 func (w *trees) part(ctx context.Context) {
 	GinkgoHelper()
 	parent, _ := w.couple(ctx)
-	if ok, _ := w.until(ctx, "terminate", w.client().Thread(w.ns, parent.id).Terminate); ok {
-		w.locked(func() { parent.terminated = true })
-	}
+	w.end(ctx, parent)
 	for _, o := range []client.Object{&skeinv1.Subagent{}, &skeinv1.Thread{}} { // the parent stays
 		_, child := w.couple(ctx)
 		o.SetNamespace(w.ns)

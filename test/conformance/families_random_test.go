@@ -222,10 +222,17 @@ func (w *trees) parent(ctx context.Context, rng *rand.Rand, t *tree) *tree {
 }
 
 func (w *trees) terminate(ctx context.Context, rng *rand.Rand, t *tree) {
-	t = w.parent(ctx, rng, t)
-	if ok, _ := w.until(ctx, "terminate", w.client().Thread(w.ns, t.id).Terminate); ok {
+	w.end(ctx, w.parent(ctx, rng, t))
+}
+
+// end terminates a thread, and reports whether that was carried out.
+func (w *trees) end(ctx context.Context, t *tree) bool {
+	w.locked(func() { t.asked = true })
+	ok, _ := w.until(ctx, "terminate", w.client().Thread(w.ns, t.id).Terminate)
+	if ok {
 		w.locked(func() { t.terminated = true })
 	}
+	return ok
 }
 
 func (w *trees) remove(ctx context.Context, rng *rand.Rand, t *tree) {

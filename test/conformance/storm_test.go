@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skein-dev/skein/test/harness"
@@ -67,6 +68,18 @@ func vacate(ctx context.Context) {
 	GinkgoHelper()
 	l := leaderLease(ctx)
 	Expect(client.IgnoreNotFound(cluster.Client.Patch(ctx, l, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`))))).To(Succeed())
+}
+
+// otherLeads has another replica lead. The one that led takes its lease back as often as not.
+func otherLeads(ctx context.Context) {
+	GinkgoHelper()
+	holder := func() string { return ptr.Deref(leaderLease(ctx).Spec.HolderIdentity, "") }
+	led := holder()
+	Eventually(ctx, func(g Gomega) {
+		vacate(ctx)
+		g.Eventually(ctx, holder).Should(Not(BeEmpty()))
+		g.Expect(holder()).NotTo(Equal(led))
+	}).WithTimeout(5 * patience).Should(Succeed())
 }
 
 // terminate terminates a thread while managers come and go.

@@ -37,8 +37,8 @@ func (r *Reconciler) room(ctx context.Context, s *scope) (int, error) {
 	}
 	room := max(startsAtLeast, startsPerProcessor*int(processors))
 	for _, p := range slices.Concat(s.pods.starting, s.pods.claimed) {
-		// What a pod in trouble waits for takes no processor.
-		if took := s.at.Sub(sandboxpod.UnreadySince(p)); !sandboxpod.IsReady(p) && sandboxpod.TroubleText(p) == "" && took < startsFor {
+		// What a pod in trouble waits for takes no processor. One that is not ready any more has started long ago.
+		if took := s.at.Sub(p.CreationTimestamp.Time); !sandboxpod.IsReady(p) && sandboxpod.TroubleText(p) == "" && took < startsFor {
 			room--
 			s.look(startsFor - took)
 		}

@@ -83,6 +83,31 @@ var _ = Describe("Pods of a pool that start at the same time", Label("COD-09"), 
 		Expect(taken).To(Equal(6))
 	})
 
+	It("do not include those that have been ready before", func(ctx SpecContext) {
+		Expect(settled(ctx)).To(Equal(10))
+		served := w.pods(ctx)
+		for i := range served {
+			w.become(ctx, &served[i], up)
+			w.claim(ctx, served[i])
+		}
+		Expect(settled(ctx)).To(Equal(20))
+		w.Clock.Step(31 * time.Second)
+		Expect(settled(ctx)).To(Equal(30))
+		lost := *up.DeepCopy()
+		lost.Conditions[0].Status, lost.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(w.Clock.Now())
+		started := 0
+		for _, p := range w.pods(ctx) {
+			if p.Labels[skeinv1.LabelSandboxState] == "claimed" {
+				w.become(ctx, &p, lost)
+			} else if started < 3 && p.CreationTimestamp.Equal(&metav1.Time{Time: w.Clock.Now().Truncate(time.Second)}) {
+				w.become(ctx, &p, up)
+				started++
+			}
+		}
+		Expect(started).To(Equal(3))
+		Expect(settled(ctx)).To(Equal(33), "three of those that are starting are ready")
+	})
+
 	It("do not include those that wait for something else than a processor", func(ctx SpecContext) {
 		Expect(settled(ctx)).To(Equal(10))
 		for i, p := range w.pods(ctx)[:3] {

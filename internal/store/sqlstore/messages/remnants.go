@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -38,6 +39,7 @@ func RemnantsOf(t *txn.Tx, h *txn.Head) ([]int64, error) {
 
 // CollectLeft removes those of some threads that are remnants which no fork reads any more.
 func CollectLeft(ctx context.Context, db *txn.DB, keys []int64) error {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // a fork has several segments of one source where messages were edited
 	for _, key := range keys {
 		var unread bool
 		found, err := sqldb.Found(db.Readers.Row(ctx, queries.IsUnread, []any{key}, &unread))
@@ -45,7 +47,7 @@ func CollectLeft(ctx context.Context, db *txn.DB, keys []int64) error {
 			return err
 		}
 		if found && unread {
-			if err := removeRemnant(ctx, db, key); err != nil {
+			if err := RemoveRemnant(ctx, db, key); err != nil {
 				return err
 			}
 		}
@@ -53,17 +55,30 @@ func CollectLeft(ctx context.Context, db *txn.DB, keys []int64) error {
 	return nil
 }
 
-// removeRemnant removes a remnant that no fork reads. Several may remove the same one.
-func removeRemnant(ctx context.Context, db *txn.DB, key int64) error {
-	for n := Slice; n == Slice; {
-		if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-			n, err = t.Exec(t.Ctx, queries.PurgeMessages, key, key, Slice)
-			return err
+// RemoveRemnant removes a remnant that no fork reads. Several may remove the same one, and SQLite gives the key of a removed row to a new
+// thread. So each transaction looks whether the key is still that of such a remnant.
+func RemoveRemnant(ctx context.Context, db *txn.DB, key int64) error {
+	for more := true; more; {
+		if err := db.Writer.Do(ctx, func(t *txn.Tx) error {
+			more = false
+			var unread bool
+			found, err := sqldb.Found(t.Row(t.Ctx, queries.IsUnread, []any{key}, &unread))
+			if err != nil || !found || !unread {
+				return err
+			}
+			n, err := t.Exec(t.Ctx, queries.PurgeMessages, key, key, Slice)
+			if err != nil {
+				return err
+			}
+			if more = n == Slice; more {
+				return nil
+			}
+			return dropRemnant(t, key)
 		}); err != nil {
 			return err
 		}
 	}
-	return db.Writer.Do(ctx, func(t *txn.Tx) error { return dropRemnant(t, key) })
+	return nil
 }
 
 // SweepRemnants implements store.Store.
@@ -89,7 +104,7 @@ func (s Store) SweepRemnants(ctx context.Context, after int64, limit int) (last 
 	}
 	var failed []error
 	for _, key := range unread { // one that cannot be removed keeps none of the others
-		if err := removeRemnant(ctx, s.DB, key); err != nil {
+		if err := RemoveRemnant(ctx, s.DB, key); err != nil {
 			failed = append(failed, fmt.Errorf("remove messages that were kept for forks: %w", err))
 			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 				return 0, removed, errors.Join(failed...)

@@ -35,7 +35,8 @@ type idleConn struct {
 	since time.Time
 }
 
-// idleFor is how long a connection may be idle. It is less than the time after which networks and servers give up connections.
+// idleFor is how long a connection may be idle while others are used. It is less than the time after which networks and servers give up
+// connections.
 const idleFor = time.Minute
 
 // ErrClosed means that the store was closed.
@@ -66,7 +67,12 @@ func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
 	case <-r.slots:
 	}
 	c, closed := r.take()
+	lent := false
 	defer func() {
+		if lent { // fn has panicked, perhaps within a transaction
+			_ = c.Close()
+			c = nil
+		}
 		r.giveBack(c)
 		r.slots <- struct{}{}
 	}()
@@ -85,7 +91,9 @@ func (r *Readers) Read(ctx context.Context, fn func(c *Conn) error) error {
 		c = fresh
 	}
 	c.Link.setInterruptible(r.interruptible)
+	lent = true
 	err := fn(c)
+	lent = false
 	if c.Failed {
 		_ = c.Close()
 		c = nil

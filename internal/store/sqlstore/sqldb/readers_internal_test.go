@@ -101,3 +101,12 @@ func TestReadersCloseConnectionsThatAreNotUsed(t *testing.T) {
 		g.Expect(o.Read(t.Context(), func(*Conn) error { return nil })).To(MatchError(ErrClosed))
 	})
 }
+
+func TestReadersCloseTheConnectionOfAPanic(t *testing.T) {
+	g := NewWithT(t)
+	o := newOpened(t, 1)
+	g.Expect(func() { _ = o.Read(t.Context(), func(*Conn) error { panic("x") }) }).To(PanicWith("x"))
+	g.Expect(o.open).To(BeZero())
+	g.Expect(o.Read(t.Context(), func(*Conn) error { return nil })).To(Succeed())
+	g.Expect(o.total).To(Equal(2))
+}
