@@ -318,7 +318,8 @@ func (w *trees) lookAtAll(ctx context.Context, objects []skeinv1.Thread, uids ma
 
 // outlive matches the tables whose rows outlive threads: what was used and what happened, and what belongs to the database, a namespace
 // (with how many children live in it) or the index of texts. What that index has of messages is in message_text and message_text_docsize.
-var outlive = regexp.MustCompile(`^(goose_db_version|cluster|deleted_object|schema_reader|probe|lifecycle|usage_sum|child_(namespace|count|change)|model_.*|kv_service|message_text_(config|data|idx|state)|sqlite_.*)$`)
+// A sweep notes contents of files that a crash has left in orphan_object, for a day: emptyBucket looks at these.
+var outlive = regexp.MustCompile(`^(goose_db_version|cluster|deleted_object|orphan_object|schema_reader|probe|lifecycle|usage_sum|child_(namespace|count|change)|model_.*|kv_service|message_text_(config|data|idx|state)|sqlite_.*)$`)
 
 func rowsOfSQLite(ctx context.Context, file string) []string {
 	return rows(ctx, "sqlite", "file:"+file+"?mode=ro", "SELECT name FROM sqlite_master WHERE type = 'table'")
