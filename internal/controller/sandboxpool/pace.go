@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube/sandboxpod"
 )
 
-// How many pods of a pool start at the same time (docs/adr/0016-warm-buffer.md). Nodes start them one after the other sooner than all at
-// once, and a thread that waits for the next one does not wait for all of them.
+// How many pods of a pool start at the same time (docs/adr/0016-warm-buffer.md). A pod that a thread waits for shares the processors of its
+// node with all others that start there.
 const (
 	startsPerProcessor = 5 // of the nodes that the pool selects
 	startsAtLeast      = 10
