@@ -170,7 +170,7 @@ func (l *load) decideOn(ctx context.Context, id string, approves func() bool) {
 	}
 }
 
-// cutOff terminates the parent of a thread whose call waits for a decision. A short run may do that by chance alone, or not.
+// cutOff terminates the parent of a thread whose call waits for a decision. The random operations of a short run may not include that.
 func (l *load) cutOff(ctx context.Context) {
 	GinkgoHelper()
 	parent, child := l.couple(ctx)

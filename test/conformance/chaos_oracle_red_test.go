@@ -94,7 +94,7 @@ type world struct {
 	rung  []runtimev1.Firing
 }
 
-// endWithParent gives the thread a parent that was terminated.
+// endWithParent adds a terminated parent of the thread, and marks the thread as terminated for that reason.
 func (w *world) endWithParent() {
 	w.seen.record.ParentID = "parent"
 	w.seen.record.Terminated, w.seen.record.TerminatedReason = ptr.To[int64](2), skeinv1.ReasonParentTerminated

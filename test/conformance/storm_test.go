@@ -70,7 +70,7 @@ func vacate(ctx context.Context) {
 	Expect(client.IgnoreNotFound(cluster.Client.Patch(ctx, l, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`))))).To(Succeed())
 }
 
-// otherLeads has another replica lead. The one that led takes its lease back as often as not.
+// otherLeads takes the lease from the leader until another replica has it. The leader itself may acquire it again.
 func otherLeads(ctx context.Context) {
 	GinkgoHelper()
 	holder := func() string { return ptr.Deref(leaderLease(ctx).Spec.HolderIdentity, "") }

@@ -99,7 +99,7 @@ func TestACallerWhoseReadFailsDoesNotFailOthers(t *testing.T) {
 				}
 				synctest.Wait()
 				live.set(func() { spoil(live, cancel) })
-				time.Sleep(1500 * time.Millisecond) // of the bubble's clock, which waits for nothing: the second read has begun, if its caller still wants it
+				time.Sleep(1500 * time.Millisecond) // by the fake clock of synctest: the second read has begun by then, unless its caller has given up
 				live.set(func() { live.fails, live.panic = nil, false })
 				all.Wait()
 				g.Expect(n.UID(t.Context(), "team")).To(Equal("u"))

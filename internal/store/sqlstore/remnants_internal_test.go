@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/messages"
 )
 
-// SQLite gives the key of a removed row to the next thread, so the key of a remnant that another caller has removed may be a thread's by now.
-func TestTheKeyOfARemnantMayBeAThreadsByNow(t *testing.T) {
+// SQLite reuses the key of a deleted row for the next thread. A caller that removes a remnant by its key must not remove that thread.
+func TestRemovingARemnantKeepsAThreadThatReusesItsKey(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	s, err := OpenSQLite(ctx, SQLiteOptions{Dir: t.TempDir()})

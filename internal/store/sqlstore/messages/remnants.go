@@ -55,8 +55,9 @@ func CollectLeft(ctx context.Context, db *txn.DB, keys []int64) error {
 	return nil
 }
 
-// RemoveRemnant removes a remnant that no fork reads. Several may remove the same one, and SQLite gives the key of a removed row to a new
-// thread. So each transaction looks whether the key is still that of such a remnant.
+// RemoveRemnant removes the remnant with a key. It does nothing when a fork reads it, or when the key is not that of a remnant. Callers may
+// remove the same remnant at the same time. SQLite reuses the key of a deleted row for the next thread, so each transaction checks the key
+// again.
 func RemoveRemnant(ctx context.Context, db *txn.DB, key int64) error {
 	for more := true; more; {
 		if err := db.Writer.Do(ctx, func(t *txn.Tx) error {

@@ -90,7 +90,7 @@ func TestReadersCloseConnectionsThatAreNotUsed(t *testing.T) {
 		o.together(4)
 		g.Expect(o.open).To(Equal(4))
 		for range 10 {
-			time.Sleep(30 * time.Second) // of the bubble's clock
+			time.Sleep(30 * time.Second) // by the fake clock of synctest
 			o.together(1)
 		}
 		g.Expect(o.open).To(Equal(1), "the others have been idle for minutes")
