@@ -140,15 +140,15 @@ func (h *hold) start() {
 	h.goroutines, h.resident = runtime.NumGoroutine(), Resident(os.Getpid())
 }
 
-// complete reports whether all expected children exist and no others. A child that compiles the libraries uses more
-// memory than a program may. It is replaced, as are all children that started before it finished.
+// complete reports whether all expected children exist and no others. The children that started before there were images are
+// replaced, so it waits for one that has them.
 func (h *hold) complete() bool {
 	children := Children(os.Getpid())
-	compiled := h.engine.Name != string(sandbox.QuickJS)
+	imaged := h.engine.Name != string(sandbox.QuickJS)
 	for _, pid := range children {
-		compiled = compiled || strings.Contains(command(pid), "--libraries=true")
+		imaged = imaged || strings.Contains(command(pid), "--images=true")
 	}
-	return compiled && len(children) == sandboxtest.AtRest(prefork)+1
+	return imaged && len(children) == sandboxtest.AtRest(prefork)+1
 }
 
 // outcome says how a program ended, by runCode or as a tool.

@@ -13,40 +13,25 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// BenchmarkFirstCall measures the first call of a tool in an isolate, with an existing engine: the cost of the
-// libraries from source, and from the bytecode that children share.
+// BenchmarkFirstCall measures the first call of a tool in an isolate, with an existing engine that has no libraries loaded.
 func BenchmarkFirstCall(b *testing.B) {
-	vm, err := qjs.New()
-	if err != nil {
-		b.Fatal(err)
-	}
-	compiled, err := js.CompileLibraries(vm)
-	if err != nil {
-		b.Fatal(err)
-	}
-	vm.Close()
-	const plain = "export default (state, args) => 1"
-	const zod = "import { defineTool } from '@standardagents/builder'; import { z } from 'zod'; export default defineTool({ args: z.object({ n: z.number().optional() }), execute: () => 1 })"
-	for _, c := range []struct {
-		name, code string
-		libs       js.Libraries
-	}{{"plain/source", plain, js.Libraries{}}, {"plain/bytecode", plain, compiled}, {"zod/source", zod, js.Libraries{}}, {"zod/bytecode", zod, compiled}} {
-		b.Run(c.name, func(b *testing.B) {
+	for name, code := range map[string]string{
+		"plain": "export default (state, args) => 1",
+		"zod":   "import { defineTool } from '@standardagents/builder'; import { z } from 'zod'; export default defineTool({ args: z.object({ n: z.number().optional() }), execute: () => 1 })",
+	} {
+		b.Run(name, func(b *testing.B) {
 			var times []time.Duration
 			for b.Loop() {
-				times = append(times, firstCall(b, c.code, c.libs))
+				times = append(times, firstCall(b, code))
 			}
 			slices.Sort(times)
 			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
-			if c.name == "zod/bytecode" {
-				b.ReportMetric(3, "goal-p50-ms")
-			}
 		})
 	}
 }
 
 // firstCall returns the time from an isolate's Open to the answer of a call.
-func firstCall(b *testing.B, code string, libs js.Libraries) time.Duration {
+func firstCall(b *testing.B, code string) time.Duration {
 	b.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -63,7 +48,7 @@ func firstCall(b *testing.B, code string, libs js.Libraries) time.Duration {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs, nil)
+		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), js.Images{}, nil)
 	}()
 	defer func() {
 		_ = inW.Close()

@@ -19,13 +19,13 @@ import (
 
 // ChildOptions are the arguments of a child process. Args formats them, and ChildMain parses them.
 type ChildOptions struct {
-	AddressSpace     uint64 // bytes; 0 means no limit
-	Data             uint64 // bytes of writable memory; 0 means no limit
-	Unconfined       bool   // no seccomp filter; only where the kernel has none and the operator allowed it
-	Program          bool   // file descriptor 3 is the program
-	Libraries        bool   // the next file descriptor holds what CompileLibraries wrote
-	CompileLibraries bool   // write the libraries' bytecode to standard output and end
-	Compiler         bool   // be ready to compile a run
+	AddressSpace uint64 // bytes; 0 means no limit
+	Data         uint64 // bytes of writable memory; 0 means no limit
+	Unconfined   bool   // no seccomp filter; only where the kernel has none and the operator allowed it
+	Program      bool   // file descriptor 3 is the program
+	Images       bool   // the next file descriptor is the file with the images
+	MakeImages   bool   // make the images in that file, and end
+	Compiler     bool   // be ready to compile a run
 	// Kind is the only kind of isolate that the child is for; 0 means any.
 	Kind  protocol.Kind
 	Check bool // write Release to standard output and end
@@ -38,8 +38,8 @@ func (o ChildOptions) Args() []string {
 		fmt.Sprintf("--data=%d", o.Data),
 		fmt.Sprintf("--unconfined=%t", o.Unconfined),
 		fmt.Sprintf("--program=%t", o.Program),
-		fmt.Sprintf("--libraries=%t", o.Libraries),
-		fmt.Sprintf("--compile-libraries=%t", o.CompileLibraries),
+		fmt.Sprintf("--images=%t", o.Images),
+		fmt.Sprintf("--make-images=%t", o.MakeImages),
 		fmt.Sprintf("--compiler=%t", o.Compiler),
 		fmt.Sprintf("--kind=%d", o.Kind),
 		fmt.Sprintf("--check=%t", o.Check),
@@ -66,8 +66,8 @@ func ChildMain(args []string, compiler *Compiler) int {
 	flags.Uint64Var(&o.Data, "data", 0, "bytes of writable memory")
 	flags.BoolVar(&o.Unconfined, "unconfined", false, "run without a seccomp filter")
 	flags.BoolVar(&o.Program, "program", false, "file descriptor 3 is the program")
-	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from the next file descriptor")
-	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
+	flags.BoolVar(&o.Images, "images", false, "the next file descriptor is the file with the images of engines")
+	flags.BoolVar(&o.MakeImages, "make-images", false, "make the images in that file, and end")
 	flags.UintVar(&kind, "kind", 0, "the only kind of isolate, as a number of the protocol")
 	flags.BoolVar(&o.Compiler, "compiler", false, "be ready to compile")
 	flags.BoolVar(&o.Check, "check", false, "write the versions of the protocol, and what the children of this program take, and end")
@@ -83,7 +83,7 @@ func ChildMain(args []string, compiler *Compiler) int {
 }
 
 // Release returns the versions of the protocol, and what children of this release take. A supervisor uses another program only if it says the same.
-func Release() string { return protocol.Versions() + "compiled runs\n" }
+func Release() string { return protocol.Versions() + "compiled runs, images in place\n" }
 
 func child(o ChildOptions, compiler *Compiler) error {
 	if o.Check {
@@ -94,12 +94,25 @@ func child(o ChildOptions, compiler *Compiler) error {
 	// When the pod runs out of memory, the kernel must kill a child, never the supervisor.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 
-	libs, err := mapLibraries(o)
+	file, err := imagesFile(o)
 	if err != nil {
 		return err
 	}
+	if o.MakeImages {
+		if err := lock(o); err != nil {
+			return err
+		}
+		return MakeImages(file, o.Kind)
+	}
+	var images Images
+	if o.Images {
+		images = MapImages(file)
+		if err := unix.Close(file); err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+	}
 	var vm *qjs.VM // from an image, once it is known what for
-	if len(libs.images) == 0 {
+	if images == (Images{}) {
 		if vm, err = qjs.New(); err != nil {
 			return err
 		}
@@ -118,24 +131,11 @@ func child(o ChildOptions, compiler *Compiler) error {
 	if err := lock(o); err != nil {
 		return err
 	}
-	if o.CompileLibraries {
-		var libs Libraries
-		if o.Kind != protocol.KindRun { // whose code has no use for them
-			if libs, err = CompileLibraries(vm); err != nil {
-				return err
-			}
-		}
-		if err := libs.MakeImages(o.Kind); err != nil {
-			fmt.Fprintln(os.Stderr, "sandbox child: without images:", err)
-		}
-		_, err = os.Stdout.Write(libs.Pack())
-		return err
-	}
 	conn := protocol.NewConn(in, os.Stdout, nil)
 	if err := conn.Write(protocol.TypeReady, nil); err != nil {
 		return err
 	}
-	err = Serve(vm, conn, libs, compiler)
+	err = Serve(vm, conn, images, compiler)
 	if errors.Is(err, io.EOF) {
 		return nil // the child was never used
 	}
@@ -159,30 +159,14 @@ func lock(o ChildOptions) error {
 	return lockdown.Apply(limits)
 }
 
-// mapLibraries maps the sealed file that the supervisor shares with its children.
-func mapLibraries(o ChildOptions) (Libraries, error) {
+// imagesFile returns the descriptor of the file with the images, which the supervisor shares with its children, and closes the program.
+func imagesFile(o ChildOptions) (int, error) {
 	fd := 3
 	if o.Program {
 		if err := unix.Close(fd); err != nil {
-			return Libraries{}, fmt.Errorf("the program: %w", err)
+			return 0, fmt.Errorf("the program: %w", err)
 		}
 		fd++
 	}
-	if !o.Libraries {
-		return Libraries{}, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return Libraries{}, fmt.Errorf("libraries: %w", err)
-	}
-	b, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return Libraries{}, fmt.Errorf("libraries: %w", err)
-	}
-	libs, err := UnpackLibraries(b)
-	if err != nil {
-		return libs, err
-	}
-	libs.mapImages(b, fd)
-	return libs, unix.Close(fd)
+	return fd, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
@@ -48,7 +49,7 @@ func (i *isolate) environment() (qjs.Value, error) {
 		return qjs.Undefined, errMemory
 	}
 	defer i.vm.Free(sys)
-	script, ok := i.libs.definition(i.vm)
+	script, ok := i.vm.EvalBytecode(bytecode.Of(bytecode.Definition))
 	if !ok {
 		return qjs.Undefined, i.broken()
 	}

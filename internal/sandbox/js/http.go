@@ -3,13 +3,13 @@
 package js
 
 import (
-	"github.com/skein-dev/skein/internal/sandbox/js/lib"
+	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
 // httpParts evaluates lib.HTTP: httpParts(sys) returns { classes, serve }.
 func (i *isolate) httpParts(a []qjs.Value) (qjs.Value, bool) {
-	make, ok := i.vm.Eval(internal+"http", lib.HTTP)
+	make, ok := i.vm.EvalBytecode(bytecode.Of(bytecode.HTTP))
 	if !ok {
 		return i.vm.Rethrow()
 	}
@@ -19,7 +19,7 @@ func (i *isolate) httpParts(a []qjs.Value) (qjs.Value, bool) {
 
 // handlerParts evaluates lib.Handler: handlerParts(sys, parts) returns { serve }.
 func (i *isolate) handlerParts(a []qjs.Value) (qjs.Value, bool) {
-	make, ok := i.vm.Eval(internal+"handler", lib.Handler)
+	make, ok := i.vm.EvalBytecode(bytecode.Of(bytecode.Handler))
 	if !ok {
 		return i.vm.Rethrow()
 	}

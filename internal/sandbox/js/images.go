@@ -13,8 +13,8 @@ import (
 )
 
 // Most of what a short execution costs is what happens before its own code: the engine makes its built-ins, reads the
-// bytecode of the libraries and runs it. So the process that compiles the libraries also makes images of engines that
-// have that behind them (see qjs.MakeImage), and each child begins with a private copy of one.
+// bytecode of the libraries and runs it. So one process of each sandbox makes images of engines that have that behind them
+// (see qjs.MakeImage), and each child begins with a private copy of one.
 
 // imageKind says what an engine of an image has run.
 type imageKind struct {
@@ -25,7 +25,7 @@ type imageKind struct {
 // imageKinds are the images, in the order in which they are packed. The last that suits an execution is used.
 //
 // Libraries that change globals are only in images for code that names them.
-var imageKinds = []imageKind{
+var imageKinds = [...]imageKind{
 	{kind: protocol.KindRun},
 	{kind: protocol.KindIsolate, modules: []string{builderModule}},
 	{kind: protocol.KindIsolate, modules: []string{builderModule, zodModule, "zod/v4"}},
@@ -51,40 +51,37 @@ func (k *imageKind) suits(open *protocol.Open) bool {
 	return named
 }
 
-// makeImages makes the images for a kind of isolate, or all of them if it is 0. The others are empty. libs has the bytecode.
-func makeImages(libs *Libraries, kind protocol.Kind) ([][]byte, error) {
-	var out [][]byte
-	for _, k := range imageKinds {
+// ImagesSize is the size of the file with the images. It is sparse: what no image takes has no memory.
+const ImagesSize = int64(len(imageKinds)) * qjs.ImageSpan
+
+// MakeImages makes the images for a kind of isolate, or all of them if it is 0, in a file of ImagesSize bytes. The engine trusts them, so they
+// must be made in a process that has never seen foreign code, and that ends with it.
+func MakeImages(fd int, kind protocol.Kind) error {
+	for i := range imageKinds {
+		k := &imageKinds[i]
 		if kind != 0 && k.kind != kind {
-			out = append(out, nil)
 			continue
 		}
-		b, err := qjs.MakeImage(func(vm *qjs.VM) ([]qjs.Value, error) { return k.prepare(vm, libs) })
-		if err != nil {
-			return nil, err
+		if err := qjs.MakeImage(fd, int64(i)*qjs.ImageSpan, k.prepare); err != nil {
+			return err
 		}
-		out = append(out, b)
 	}
-	return out, nil
+	return nil
 }
 
 // prepare makes the environment of an image and loads its libraries. It returns what environment returns. The functions of the
 // host are those of an isolate that never runs: adopt replaces them.
-func (k *imageKind) prepare(vm *qjs.VM, libs *Libraries) ([]qjs.Value, error) {
+func (k *imageKind) prepare(vm *qjs.VM) ([]qjs.Value, error) {
 	if k.kind == protocol.KindRun {
 		return nil, nil
 	}
-	i := &isolate{machine: &machine{vm: vm, libs: *libs}}
+	i := &isolate{machine: &machine{vm: vm}}
 	i.console.m = i.machine
 	begin, err := i.environment()
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{bare: map[string]func() (qjs.Source, error){}}
-	for _, m := range lib.Modules {
-		l.bare[m.Name] = module(libs.Modules[m.Name], m.Code)
-	}
-	vm.SetLoader(l)
+	vm.SetLoader(&loader{bare: libraries()})
 	defer vm.SetLoader(nil)
 	for _, name := range k.modules {
 		promise, ok := vm.Import(internal, name)
@@ -102,9 +99,22 @@ func (k *imageKind) prepare(vm *qjs.VM, libs *Libraries) ([]qjs.Value, error) {
 	return []qjs.Value{begin}, nil
 }
 
+// Images are the mapped images of a file, in the order of imageKinds. There is nil where there is none for this process.
+type Images [len(imageKinds)]*qjs.Image
+
+// MapImages maps the images that MakeImages has made in a file. Where that is not possible, engines are made anew.
+func MapImages(fd int) (images Images) {
+	for i := range images {
+		if image, err := qjs.MapImage(fd, int64(i)*qjs.ImageSpan); err == nil {
+			images[i] = image
+		}
+	}
+	return images
+}
+
 // engine returns the engine for an execution, and what environment has made if the engine has it.
-func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, begin qjs.Value, err error) {
-	for i, image := range slices.Backward(l.images) {
+func (images *Images) engine(open *protocol.Open) (vm *qjs.VM, begin qjs.Value, err error) {
+	for i, image := range slices.Backward(images[:]) {
 		if image != nil && imageKinds[i].suits(open) {
 			vm, roots := image.Restore()
 			return vm, roots[0], nil
@@ -112,24 +122,4 @@ func (l *Libraries) engine(open *protocol.Open) (vm *qjs.VM, begin qjs.Value, er
 	}
 	vm, err = qjs.New()
 	return vm, qjs.Undefined, err
-}
-
-// mapImages maps the images of a packed file. Where that is not possible, engines are made anew.
-func (l *Libraries) mapImages(packed []byte, fd int) {
-	if len(l.packed) != len(imageKinds) {
-		return
-	}
-	var images []*qjs.Image
-	for _, at := range l.packed {
-		if at.length == 0 {
-			images = append(images, nil)
-			continue
-		}
-		image, err := qjs.MapImage(packed[at.offset:at.offset+at.length], fd, int64(at.offset))
-		if err != nil {
-			return
-		}
-		images = append(images, image)
-	}
-	l.images = images
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
@@ -55,10 +54,7 @@ func (m *machine) isolate(open *protocol.Open) error {
 
 // prepare adds the modules and makes the environment.
 func (i *isolate) prepare(open *protocol.Open) error {
-	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
-	for _, m := range lib.Modules {
-		l.bare[m.Name] = module(i.libs.Modules[m.Name], m.Code)
-	}
+	l := &loader{sources: map[string]qjs.Source{}, bare: libraries()}
 	for _, m := range open.Modules {
 		l.sources[m.Name] = qjs.Source{Code: m.Source}
 	}

@@ -32,7 +32,7 @@ var compiler = &js.Compiler{
 }
 
 // child serves one Open in this process and returns the manager's end.
-func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
+func child(open *protocol.Open) *protocol.Conn {
 	GinkgoHelper()
 	pipe := func() (*os.File, *os.File) {
 		r, w, err := os.Pipe()
@@ -48,7 +48,7 @@ func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
 		vm, err := qjs.New()
 		Expect(err).NotTo(HaveOccurred())
 		defer vm.Close()
-		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs, compiler)
+		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), js.Images{}, compiler)
 		_ = outW.Close()
 	}()
 	DeferCleanup(func() {
@@ -82,16 +82,8 @@ var _ = Describe("a child", func() {
 		return &protocol.Open{Limits: protocol.Limits{Kind: protocol.KindIsolate}, Modules: []protocol.Module{{Name: "t", Source: code}}}
 	}
 
-	DescribeTable("loads zod", Label("TOL-03"), func(precompiled bool) {
-		var libs js.Libraries
-		if precompiled {
-			vm, err := qjs.New()
-			Expect(err).NotTo(HaveOccurred())
-			libs, err = js.CompileLibraries(vm)
-			Expect(err).NotTo(HaveOccurred())
-			vm.Close()
-		}
-		c := child(isolate("import { z } from 'zod'; import * as all from 'zod/v4'; export default { args: z.object({ a: z.email(), b: all.string().optional() }), execute() {} }"), libs)
+	It("loads zod", Label("TOL-03"), func() {
+		c := child(isolate("import { z } from 'zod'; import * as all from 'zod/v4'; export default { args: z.object({ a: z.email(), b: all.string().optional() }), execute() {} }"))
 		Expect(c.Write(protocol.TypeDescribe, (&protocol.Describe{ID: 1, Module: "t"}).Encode())).To(Succeed())
 		s, err := protocol.ParseSettled(until(c, protocol.TypeSettled))
 		Expect(err).NotTo(HaveOccurred())
@@ -99,40 +91,10 @@ var _ = Describe("a child", func() {
 		v, err := value.Decode(s.Value)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(v).To(HaveKeyWithValue("args", HaveKeyWithValue("required", []any{"a"})))
-	},
-		Entry("from its source", false),
-		Entry("from bytecode", true),
-	)
-
-	It("passes the libraries on as one piece, and takes none that is damaged", func() {
-		libs := js.Libraries{Modules: map[string][]byte{"zod": []byte("zod")}, Definition: []byte{1}}
-		packed := libs.Pack()
-		got, err := js.UnpackLibraries(packed)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(got.Modules["zod"]) + string(got.Definition)).To(Equal("zod\x01"))
-		Expect(got.Modules["ai"]).To(BeEmpty())
-		for n := range packed {
-			_, err := js.UnpackLibraries(packed[:n])
-			Expect(err).To(MatchError(ContainSubstring("damaged")), "%d bytes", n)
-		}
-	})
-
-	It("refuses a file that was cut within the images", func() {
-		vm, err := qjs.New()
-		Expect(err).NotTo(HaveOccurred())
-		libs, err := js.CompileLibraries(vm)
-		Expect(err).NotTo(HaveOccurred())
-		vm.Close()
-		Expect(libs.MakeImages(0)).To(Succeed())
-		packed := libs.Pack()
-		Expect(js.UnpackLibraries(packed)).Error().NotTo(HaveOccurred())
-		for _, n := range []int{1, 4096, len(packed) / 2} {
-			Expect(js.UnpackLibraries(packed[:len(packed)-n])).Error().To(MatchError(ContainSubstring("damaged")), "%d bytes are missing", n)
-		}
 	})
 
 	It("says that it started before any code runs, and only then", Label("COD-09"), func() {
-		c := child(isolate("export default (state) => state.ping()"), js.Libraries{})
+		c := child(isolate("export default (state) => state.ping()"))
 		Expect(c.Write(protocol.TypeInvoke, (&protocol.Invoke{ID: 1, Invocation: "i", Module: "t"}).Encode())).To(Succeed())
 		var order []protocol.Type
 		for len(order) == 0 || order[len(order)-1] != protocol.TypeHostCall {
@@ -147,7 +109,7 @@ var _ = Describe("a child", func() {
 		c := child(&protocol.Open{
 			Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js",
 			Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "report(1); for (;;);"}},
-		}, js.Libraries{})
+		})
 		until(c, protocol.TypeReport)
 		// The cleanup closes the pipe and waits for the end.
 	})
@@ -161,7 +123,7 @@ var _ = Describe("a child", func() {
 		defer r.Close()
 		defer w.Close()
 		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeReply, []byte{1, 1, 0})).To(Succeed())
-		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
+		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Images{}, nil)).To(MatchError(protocol.ErrProtocol))
 	})
 
 	It("takes only compiled runs in a program without a compiler", func() {
@@ -176,7 +138,7 @@ var _ = Describe("a child", func() {
 		b, err := open.Encode()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeOpen, b)).To(Succeed())
-		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{}, nil)).To(MatchError(protocol.ErrProtocol))
+		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Images{}, nil)).To(MatchError(protocol.ErrProtocol))
 	})
 
 	It("maps the positions of a run that comes compiled", Label("COD-05"), func() {
@@ -190,7 +152,7 @@ var _ = Describe("a child", func() {
 			}
 			args, err := value.Encode([]any{map[string]any{"n": 1}})
 			Expect(err).NotTo(HaveOccurred())
-			c := child(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.ts", Args: args, Modules: []protocol.Module{module}}, js.Libraries{})
+			c := child(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.ts", Args: args, Modules: []protocol.Module{module}})
 			done, err := protocol.ParseDone(until(c, protocol.TypeDone))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(done.Status).To(Equal(sandbox.StatusError))
@@ -200,7 +162,7 @@ var _ = Describe("a child", func() {
 
 	It("counts the time that was spent on a run before it came", Label("COD-06"), func() {
 		c := child(&protocol.Open{Limits: protocol.Limits{Kind: protocol.KindRun, Wall: time.Hour}, Spent: time.Hour, Main: "main.js",
-			Modules: []protocol.Module{{Name: "main.js", Source: "const end = Date.now() + 10_000; while (Date.now() < end);"}}}, js.Libraries{})
+			Modules: []protocol.Module{{Name: "main.js", Source: "const end = Date.now() + 10_000; while (Date.now() < end);"}}})
 		done, err := protocol.ParseDone(until(c, protocol.TypeDone))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(done.Status).To(Equal(sandbox.StatusTerminated))
@@ -208,7 +170,7 @@ var _ = Describe("a child", func() {
 	})
 
 	It("ends an isolate that a broken request reaches", func() {
-		c := child(isolate("export default 1"), js.Libraries{})
+		c := child(isolate("export default 1"))
 		Expect(c.Write(protocol.TypeInvoke, []byte{0xFF})).To(Succeed())
 		_, _, err := c.Read()
 		Expect(err).To(HaveOccurred())
@@ -218,7 +180,7 @@ var _ = Describe("a child", func() {
 		c := child(&protocol.Open{
 			Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js",
 			Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "for (let i = 0; i < 5000; i++) console.log(i)"}},
-		}, js.Libraries{})
+		})
 		n, last := 0, ""
 		for {
 			t, content, err := c.Read()

@@ -32,7 +32,6 @@ const (
 type machine struct {
 	vm   *qjs.VM
 	conn *protocol.Conn
-	libs Libraries
 	// compiler is nil where all code comes compiled.
 	compiler *Compiler
 	// begin is what environment has made; undefined where the engine has none yet.
@@ -81,9 +80,9 @@ type task struct {
 }
 
 // Serve executes what the first frame of conn requests, to its end. vm is a fresh engine; if it is nil, Serve makes one
-// from the images of libs, or a new one. Only runs that do not come compiled need a compiler. Serve returns an error only when the manager breaks the
+// from the images, or a new one. Only runs that do not come compiled need a compiler. Serve returns an error only when the manager breaks the
 // protocol, the pipes break or there is no engine.
-func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) error {
+func Serve(vm *qjs.VM, conn *protocol.Conn, images Images, compiler *Compiler) error {
 	t, content, err := conn.Read()
 	if err != nil {
 		return err
@@ -97,13 +96,13 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries, compiler *Compiler) 
 	}
 	begin := qjs.Undefined
 	if vm == nil {
-		if vm, begin, err = libs.engine(open); err != nil {
+		if vm, begin, err = images.engine(open); err != nil {
 			return err
 		}
 	}
 	m := &machine{
 		begin: begin,
-		vm:    vm, conn: conn, libs: libs, compiler: compiler,
+		vm:    vm, conn: conn, compiler: compiler,
 		in:      make(chan frame, 2*maxCalls),
 		events:  make(chan func() error, maxTimers),
 		late:    make(chan func() error, maxCalls),

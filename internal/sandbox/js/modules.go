@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
+	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
@@ -19,6 +21,20 @@ type loader struct {
 	bare    map[string]func() (qjs.Source, error)
 	// failed is the specifier that could not be resolved, for the error.
 	failed string
+}
+
+// libraries returns what definition code may import by name, each made when it is imported.
+func libraries() map[string]func() (qjs.Source, error) {
+	all := make(map[string]func() (qjs.Source, error), len(lib.Modules))
+	for _, m := range lib.Modules {
+		all[m.Name] = func() (qjs.Source, error) {
+			if code := bytecode.Of(m.Name); code != nil {
+				return qjs.Source{Bytecode: code}, nil
+			}
+			return qjs.Source{Code: m.Code()}, nil
+		}
+	}
+	return all
 }
 
 // extensions are what an import may omit, in the order in which they are tried.

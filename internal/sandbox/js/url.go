@@ -6,13 +6,13 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/skein-dev/skein/internal/sandbox/js/lib"
+	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
 // urlClasses evaluates lib.URL: urlClasses() returns { URL, URLSearchParams }.
 func (i *isolate) urlClasses([]qjs.Value) (qjs.Value, bool) {
-	make, ok := i.vm.Eval(internal+"url", lib.URL)
+	make, ok := i.vm.EvalBytecode(bytecode.Of(bytecode.URL))
 	if !ok {
 		return i.vm.Rethrow()
 	}

@@ -19,14 +19,14 @@ type pool struct {
 	small  *program      // theirs, if it is not the supervisor's own
 	size   func() int    // how many are to be ready
 
-	libs     atomic.Pointer[os.File] // what compileLibraries made
-	compiled chan struct{}           // closed when libs is set, or will not be
+	images   atomic.Pointer[os.File] // what makeImages made
+	prepared chan struct{}           // closed when images is set, or will not be
 
 	ready  chan *process
 	refill chan struct{}
 	done   chan struct{}
 	ended  chan struct{}
-	// renewed is closed when the ready children have what was compiled after they started.
+	// renewed is closed when the ready children have the images that were made after they started.
 	renewed chan struct{}
 
 	filled   chan struct{} // closed when all ready children exist for the first time
@@ -37,7 +37,7 @@ type pool struct {
 
 func newPool(s *Server, kind protocol.Kind, small *program, size func() int) *pool {
 	p := &pool{
-		server: s, kind: kind, small: small, size: size, compiled: make(chan struct{}),
+		server: s, kind: kind, small: small, size: size, prepared: make(chan struct{}),
 
 		ready:  make(chan *process, max(s.opts.Prefork, 1)),
 		refill: make(chan struct{}, 1),
@@ -54,10 +54,10 @@ func newPool(s *Server, kind protocol.Kind, small *program, size func() int) *po
 // retry is the pause after a child that did not start.
 const retry = 200 * time.Millisecond
 
-// keep keeps the pool full until it is closed. Once the libraries are compiled, it replaces the children that started without them.
+// keep keeps the pool full until it is closed. Once the images are made, it replaces the children that started without them.
 func (p *pool) keep() {
 	defer close(p.ended)
-	compiled := p.compiled
+	prepared := p.prepared
 	filled := sync.OnceFunc(func() { close(p.filled) })
 	for {
 		for len(p.ready) < p.size() {
@@ -81,8 +81,8 @@ func (p *pool) keep() {
 		filled()
 		select {
 		case <-p.refill:
-		case <-compiled:
-			compiled = nil
+		case <-prepared:
+			prepared = nil
 			p.renew()
 			close(p.renewed)
 		case <-p.done:
@@ -91,10 +91,10 @@ func (p *pool) keep() {
 	}
 }
 
-// renew replaces the children that started before there were libraries for them. A sandbox waits long for its first
-// code, which should not run in a child that compiles the libraries itself.
+// renew replaces the children that started before there were images for them. A sandbox waits long for its first
+// code, which should not run in a child that loads the libraries itself.
 func (p *pool) renew() {
-	if p.libs.Load() == nil {
+	if p.images.Load() == nil {
 		return
 	}
 	for range p.size() {
@@ -105,7 +105,7 @@ func (p *pool) renew() {
 		}
 		select {
 		case old := <-p.ready:
-			if old.libraries { // the child has the newest libraries
+			if old.images { // it started after they were made
 				old, child = child, old
 			}
 			p.ready <- child // there is a free place, because only this goroutine adds children
@@ -178,7 +178,7 @@ func (p *pool) full() bool { return len(p.ready) >= p.size() }
 func (p *pool) close() {
 	close(p.done)
 	<-p.ended
-	if f := p.libs.Load(); f != nil {
+	if f := p.images.Load(); f != nil {
 		defer func() { _ = f.Close() }()
 	}
 	for {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
@@ -64,14 +65,14 @@ var _ = Describe("the pool of children", func() {
 		Eventually(ctx, s.pools[0].full).WithTimeout(2*time.Minute).Should(BeTrue(), "none was left")
 	}, SpecTimeout(5*time.Minute))
 
-	It("renews those that started before the libraries were compiled", func(ctx SpecContext) {
+	It("renews those that started before the images were made", func(ctx SpecContext) {
 		s := start(child)
 		Eventually(ctx, s.pools[0].renewed).WithTimeout(2 * time.Minute).Should(BeClosed())
 		for range s.opts.Prefork {
 			child, err := s.pools[0].take(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(child.dispose)
-			Expect(child.libraries).To(BeTrue(), "it would compile the libraries for itself")
+			Expect(child.images).To(BeTrue(), "it would load the libraries for itself")
 		}
 	}, SpecTimeout(5*time.Minute))
 
@@ -106,8 +107,12 @@ var _ = Describe("the pool of children", func() {
 			Expect(child.cmd.ExtraFiles[0]).To(BeIdenticalTo(s.small.file))
 			Expect(child.cmd.Args).To(ContainElement("--compiler=false"))
 			Expect(child.cmd.Args).To(ContainElement(fmt.Sprintf("--kind=%d", kind)))
-			Expect(child.libraries).To(BeTrue())
+			Expect(child.images).To(BeTrue())
 		}
+		// The children have the program of this test, so what they can map can be mapped here.
+		none, some := BeNil(), Not(BeNil())
+		Expect(js.MapImages(int(s.poolOf(protocol.KindRun).images.Load().Fd()))).To(HaveExactElements(some, none, none))
+		Expect(js.MapImages(int(s.poolOf(protocol.KindIsolate).images.Load().Fd()))).To(HaveExactElements(none, some, some))
 		Expect(s.poolOf(protocol.KindRun).size()).To(Equal(1), "there were no runs yet")
 		Expect(s.poolOf(protocol.KindIsolate).size()).To(Equal(s.opts.Prefork))
 	}, SpecTimeout(5*time.Minute))
@@ -115,17 +120,17 @@ var _ = Describe("the pool of children", func() {
 	It("starts children of the small program, whatever the numbers of open files", func(ctx SpecContext) {
 		s := start(beside(func(path string) error { return os.Symlink(self(), path) }))
 		isolates := s.poolOf(protocol.KindIsolate)
-		Eventually(ctx, isolates.compiled).WithTimeout(2 * time.Minute).Should(BeClosed())
+		Eventually(ctx, isolates.prepared).WithTimeout(2 * time.Minute).Should(BeClosed())
 		for n := range 128 { // before a child executes its program, descriptors of its parent are moved above the highest that it gets
-			fd, err := unix.FcntlInt(isolates.libs.Load().Fd(), unix.F_DUPFD_CLOEXEC, n)
+			fd, err := unix.FcntlInt(isolates.images.Load().Fd(), unix.F_DUPFD_CLOEXEC, n)
 			Expect(err).NotTo(HaveOccurred())
 			p := &pool{server: s, small: s.small}
-			p.libs.Store(os.NewFile(uintptr(fd), "libraries"))
+			p.images.Store(os.NewFile(uintptr(fd), "images"))
 			child, err := p.spawn()
-			Expect(err).NotTo(HaveOccurred(), "libraries at %d", fd)
-			Expect(child.libraries).To(BeTrue())
+			Expect(err).NotTo(HaveOccurred(), "images at %d", fd)
+			Expect(child.images).To(BeTrue())
 			child.dispose()
-			Expect(p.libs.Load().Close()).To(Succeed())
+			Expect(p.images.Load().Close()).To(Succeed())
 		}
 	}, SpecTimeout(5*time.Minute))
 

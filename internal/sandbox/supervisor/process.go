@@ -30,8 +30,8 @@ type process struct {
 	out    *bufio.Reader
 	outEnd io.Closer
 	stderr tail
-	// libraries reports whether it has the libraries' bytecode.
-	libraries bool
+	// images reports whether it was given images of engines.
+	images bool
 
 	mu    sync.Mutex
 	cause *protocol.Gone // why it was killed
@@ -84,8 +84,8 @@ func (s *spawner) close() { close(s.jobs) }
 
 // spawn starts a child and waits until it is locked down and ready.
 func (p *pool) spawn() (*process, error) {
-	libraries := p.libs.Load()
-	child, err := p.server.launch(p.command(p.options(), libraries))
+	images := p.images.Load()
+	child, err := p.server.launch(p.command(p.options(), images))
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +98,15 @@ func (p *pool) spawn() (*process, error) {
 		_ = child.wait()
 		return nil, fmt.Errorf("a sandbox child did not start: %w: %s", err, child.stderr.String())
 	}
-	child.libraries = libraries != nil
+	child.images = images != nil
 	return child, nil
 }
 
 // program returns the program of children that can compile.
 func (s *Server) program() string { return cmp.Or(s.opts.Program, "/proc/self/exe") }
 
-// command returns the command of a child.
-func (p *pool) command(o js.ChildOptions, libraries *os.File) *exec.Cmd {
+// command returns the command of a child. images is the file with the images of engines, or nil.
+func (p *pool) command(o js.ChildOptions, images *os.File) *exec.Cmd {
 	s := p.server
 	if s.otherEngine() {
 		return s.engineChild()
@@ -121,8 +121,8 @@ func (p *pool) command(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 	default:
 		command = []string{s.program(), ChildArg}
 	}
-	if o.Libraries = libraries != nil; o.Libraries {
-		files = append(files, libraries)
+	if o.Images = images != nil && !o.MakeImages; images != nil {
+		files = append(files, images)
 	}
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], o.Args()...)...)
 	if o.Program {

@@ -50,7 +50,7 @@ type Server struct {
 	last      atomic.Uint32   // protocol.Kind of the newest stream
 	ran       atomic.Bool     // whether there was a run
 	warm      chan struct{}   // closed when the compiler of runs is ready, or there is none
-	prepared  chan struct{}   // closed when all pools have their libraries
+	prepared  chan struct{}   // closed when all pools have their images
 	ctx       context.Context // ends when the supervisor closes
 	cancel    context.CancelFunc
 }
@@ -83,7 +83,7 @@ func New(o Options) (*Server, error) {
 	if s.small != nil {
 		s.addCompiler()
 	}
-	go s.prepareLibraries()
+	go s.prepareImages()
 	return s, nil
 }
 

@@ -206,7 +206,7 @@ var _ = Describe("a supervisor", func() {
 		defer release()
 		for _, pid := range children() {
 			if !contains(before, pid) {
-				// The child that compiles the libraries may have ended by itself.
+				// The child that makes the images may have ended by itself.
 				Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Or(Succeed(), MatchError(syscall.ESRCH)))
 			}
 		}
@@ -288,8 +288,8 @@ var _ = Describe("a supervisor", func() {
 		c := s.Dial(GinkgoT(), "t")
 		e := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default async () => await big()", Globals: map[string]sandbox.Binding{"big": {Func: func(context.Context, []any) (any, error) {
 			for _, pid := range children() {
-				if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte("--compile-libraries=false")) {
-					_ = syscall.Kill(pid, syscall.SIGSTOP) // the child of the code, not the one that compiles the libraries
+				if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte("--make-images=false")) {
+					_ = syscall.Kill(pid, syscall.SIGSTOP) // the child of the code, not the one that makes the images
 					Eventually(stands, patience).WithArguments(pid).Should(BeTrue(), "no thread of it reads any more")
 				}
 			}
@@ -324,7 +324,7 @@ var _ = Describe("a supervisor", func() {
 			}
 			run(0)
 			ready := sandboxtest.AtRest(2)
-			// The pools refill after the last run, and the libraries get compiled.
+			// The pools refill after the last run, and the images get made.
 			Eventually(func() int { return len(children()) }, patience).Should(Equal(ready))
 			before := descriptors()
 			for i := range 200 {

@@ -19,7 +19,7 @@ const hostileArg = "hostile-child"
 func TestMain(m *testing.M) {
 	sandboxtest.Main()
 	if len(os.Args) > 2 && os.Args[1] == hostileArg {
-		if !slices.Contains(os.Args, "--compile-libraries=true") {
+		if !slices.Contains(os.Args, "--make-images=true") {
 			hostileChild(os.Args[2])
 		}
 		os.Exit(0)

@@ -81,7 +81,7 @@ func (b *blocks) resize(p, old, size uintptr) uintptr {
 }
 
 // inImage reports whether a block belongs to an image.
-func (b *blocks) inImage(p uintptr) bool { return b.first != 0 && p-b.first < maxImages*imageSpan }
+func (b *blocks) inImage(p uintptr) bool { return b.first != 0 && p-b.first < maxImages*ImageSpan }
 
 // usable returns how many bytes a block of any kind holds.
 func (b *blocks) usable(tls *libc.TLS, p uintptr) uintptr {

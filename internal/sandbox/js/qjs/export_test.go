@@ -8,17 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unmap takes an image that this process made out of its memory, so that it can be mapped as another process would.
-func Unmap(image []byte) {
-	_, _, _ = unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(image))), imageSpan, 0)
-}
+// UnmapMade takes the image that this process made last out of its memory, so that it can be mapped as another process would.
+func UnmapMade() { unmap(heap.first + (heap.made-1)*ImageSpan) }
 
-// Elsewhere changes what the image says of the program that made it.
+// Unmap takes a mapped image out of the memory of this process.
+func (i *Image) Unmap() { unmap(uintptr(unsafe.Pointer(i.header))) }
+
+func unmap(base uintptr) { _, _, _ = unix.Syscall(unix.SYS_MUNMAP, base, ImageSpan, 0) }
+
+// Elsewhere changes what the beginning of an image says of the program that made it.
 func Elsewhere(image []byte) {
 	(*header)(unsafe.Pointer(unsafe.SliceData(image))).program[0]++
 }
 
-// Bytes returns the mapped image.
-func (i *Image) Bytes() []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(i.header)), i.header.length)
-}
+// HeaderSize is the size of the beginning of an image.
+const HeaderSize = int(unsafe.Sizeof(header{}))

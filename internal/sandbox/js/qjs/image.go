@@ -22,8 +22,8 @@ import (
 const (
 	imageLow  = 64 << 30
 	imageHigh = 120 << 30
-	// imageSpan is the space between two images, and the most that one may take.
-	imageSpan = 64 << 20
+	// ImageSpan is the space between two images, in memory and in a file. It is the most that one may take.
+	ImageSpan = 64 << 20
 	// maxImages is the number of images that a process may make or map.
 	maxImages = 4
 )
@@ -51,7 +51,7 @@ type header struct {
 func programMark() [2]uintptr { return [2]uintptr{fp(memMalloc), fp(lib.XJS_NewContext)} }
 
 // ErrImage means that an image cannot be used in this process.
-var ErrImage = errors.New("the image was made by another program, or for another place")
+var ErrImage = errors.New("there is no image, or it was made by another program or for another place")
 
 // arena is the space of an image that is being made. Nothing in it is ever freed.
 type arena struct{ base, next, end uintptr }
@@ -66,9 +66,9 @@ func (a *arena) malloc(size uintptr) uintptr {
 	return p
 }
 
-// mapAt maps at one address and nowhere else.
-func mapAt(base, length uintptr, flags, fd int, offset int64) error {
-	p, _, errno := unix.Syscall6(unix.SYS_MMAP, base, length, unix.PROT_READ|unix.PROT_WRITE, uintptr(unix.MAP_PRIVATE|unix.MAP_FIXED_NOREPLACE|flags), uintptr(fd), uintptr(offset))
+// mapAt maps a part of a file at one address and nowhere else. kind is MAP_SHARED or MAP_PRIVATE.
+func mapAt(base, length uintptr, kind, fd int, offset int64) error {
+	p, _, errno := unix.Syscall6(unix.SYS_MMAP, base, length, unix.PROT_READ|unix.PROT_WRITE, uintptr(kind|unix.MAP_FIXED_NOREPLACE), uintptr(fd), uintptr(offset))
 	if errno != 0 {
 		return fmt.Errorf("mapping an image: %w", errno)
 	}
@@ -79,40 +79,40 @@ func mapAt(base, length uintptr, flags, fd int, offset int64) error {
 	return nil
 }
 
-// MakeImage returns the image of a new engine after prepare. The values that prepare returns, four at the most, are
-// handed over by Restore. The functions of the host that prepare makes must be given again, with Bind. prepare must leave no
-// jobs. No other engine may be in use meanwhile.
-func MakeImage(prepare func(*VM) ([]Value, error)) ([]byte, error) {
+// MakeImage makes the image of a new engine after prepare. The engine's heap is the file itself, from the offset on, which must be a multiple
+// of ImageSpan; the file must have ImageSpan bytes there. Until MakeImage has succeeded there is no image in the file. The values that prepare
+// returns, four at the most, are handed over by Restore. The functions of the host that prepare makes must be given again, with Bind. prepare
+// must leave no jobs. No other engine may be in use meanwhile.
+func MakeImage(fd int, offset int64, prepare func(*VM) ([]Value, error)) error {
 	if heap.made == maxImages {
-		return nil, errors.New("too many images")
+		return errors.New("too many images")
 	}
 	if heap.first == 0 {
-		heap.first = imageLow + rand.N(uintptr(imageHigh-imageLow)/imageSpan-maxImages)*imageSpan
+		heap.first = imageLow + rand.N(uintptr(imageHigh-imageLow)/ImageSpan-maxImages)*ImageSpan
 	}
-	base := heap.first + heap.made*imageSpan
-	if err := mapAt(base, imageSpan, unix.MAP_ANON|unix.MAP_NORESERVE, -1, 0); err != nil {
-		return nil, err
+	base := heap.first + heap.made*ImageSpan
+	if err := mapAt(base, ImageSpan, unix.MAP_SHARED, fd, offset); err != nil {
+		return err
 	}
 	heap.made++
-	a := &arena{base: base, next: base + unsafe.Sizeof(header{}), end: base + imageSpan}
+	a := &arena{base: base, next: base + unsafe.Sizeof(header{}), end: base + ImageSpan}
 	heap.arena = a
 	defer func() { heap.arena = nil }()
 
 	vm, err := New()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	h := at[header](base)
 	h.fresh = vm.size()
 	roots, err := prepare(vm)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	lib.XJS_RunGC(vm.tls, vm.rt)
 	if len(vm.modules)+len(vm.buffers)+len(vm.rejections) > 0 || lib.XJS_IsJobPending(vm.tls, vm.rt) != 0 || len(roots) > maxRoots {
-		return nil, errors.New("an engine with something under way cannot become an image")
+		return errors.New("an engine with something under way cannot become an image")
 	}
-	h.base, h.length, h.program = base, (a.next-base+pageSize-1)&^(pageSize-1), programMark()
 	h.rt, h.ctx, h.stat, h.id, h.funcs = vm.rt, vm.ctx, vm.stat, vm.id, len(vm.funcs)
 	for i, name := range errorNames {
 		h.prims[i] = vm.prims.errors[name]
@@ -121,30 +121,31 @@ func MakeImage(prepare func(*VM) ([]Value, error)) ([]byte, error) {
 		h.captured[i] = *v
 	}
 	copy(h.roots[:], roots)
-	return unsafe.Slice(at[byte](base), h.length), nil
+	h.base, h.length, h.program = base, (a.next-base+pageSize-1)&^(pageSize-1), programMark()
+	return nil
 }
 
 // Image is a mapped image, from which one engine can be made.
 type Image struct{ header *header }
 
-// MapImage maps an image that is in a file at an offset, which must be a multiple of the page size. head is the
-// beginning of the image. The file is not changed.
-func MapImage(head []byte, fd int, offset int64) (*Image, error) {
-	if uintptr(len(head)) < unsafe.Sizeof(header{}) {
+// MapImage maps the image that is in a file at an offset, where MakeImage made it. It returns ErrImage if there is none for this process. The file is
+// not changed.
+func MapImage(fd int, offset int64) (*Image, error) {
+	var h header
+	n, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), offset)
+	if err != nil {
+		return nil, fmt.Errorf("reading an image: %w", err)
+	}
+	if uintptr(n) < unsafe.Sizeof(h) || h.program != programMark() || h.base < imageLow || h.base >= imageHigh || h.length > ImageSpan {
 		return nil, ErrImage
 	}
-	h := (*header)(unsafe.Pointer(unsafe.SliceData(head)))
-	if h.program != programMark() || h.base < imageLow || h.base >= imageHigh || h.length > imageSpan {
-		return nil, ErrImage
-	}
-	base := h.base
-	if err := mapAt(base, h.length, 0, fd, offset); err != nil {
+	if err := mapAt(h.base, h.length, unix.MAP_PRIVATE, fd, offset); err != nil {
 		return nil, err
 	}
-	if heap.first == 0 || base < heap.first {
-		heap.first = base
+	if heap.first == 0 || h.base < heap.first {
+		heap.first = h.base
 	}
-	return &Image{header: at[header](base)}, nil
+	return &Image{header: at[header](h.base)}, nil
 }
 
 // Restore makes the engine of an image, once. It returns the values that prepare returned.

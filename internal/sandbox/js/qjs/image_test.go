@@ -20,8 +20,25 @@ func TestImages(t *testing.T) {
 }
 
 var _ = Describe("an image of an engine", Ordered, func() {
-	var image []byte
+	const size = 4 << 20 // more than the image takes
 	var file *os.File
+
+	create := func() *os.File {
+		GinkgoHelper()
+		fd, err := unix.MemfdCreate("image", 0)
+		Expect(err).NotTo(HaveOccurred())
+		f := os.NewFile(uintptr(fd), "image")
+		DeferCleanup(f.Close)
+		Expect(f.Truncate(qjs.ImageSpan)).To(Succeed())
+		return f
+	}
+	content := func() []byte {
+		GinkgoHelper()
+		b := make([]byte, size)
+		_, err := file.ReadAt(b, 0)
+		Expect(err).NotTo(HaveOccurred())
+		return b
+	}
 
 	number := func(vm *qjs.VM, code string) float64 {
 		GinkgoHelper()
@@ -33,7 +50,8 @@ var _ = Describe("an image of an engine", Ordered, func() {
 	}
 
 	BeforeAll(func() {
-		made, err := qjs.MakeImage(func(vm *qjs.VM) ([]qjs.Value, error) {
+		file = create()
+		Expect(qjs.MakeImage(int(file.Fd()), 0, func(vm *qjs.VM) ([]qjs.Value, error) {
 			v, ok := vm.Eval("prepare", "globalThis.list = Array.from({ length: 5000 }, (_, i) => ({ i })); (n) => n + list.length")
 			Expect(ok).To(BeTrue())
 			global := vm.Global()
@@ -44,32 +62,32 @@ var _ = Describe("an image of an engine", Ordered, func() {
 				Expect(vm.Define(global, name, f, qjs.Plain)).To(BeTrue())
 			}
 			return []qjs.Value{v}, nil
-		})
-		Expect(err).NotTo(HaveOccurred())
-		image = bytes.Clone(made)
-		qjs.Unmap(made)
-		fd, err := unix.MemfdCreate("image", 0)
-		Expect(err).NotTo(HaveOccurred())
-		file = os.NewFile(uintptr(fd), "image")
-		DeferCleanup(file.Close)
-		Expect(file.Write(image)).To(Equal(len(image)))
+		})).To(Succeed())
+		qjs.UnmapMade()
 	})
 
-	It("is refused where another program made it", func() {
-		other := bytes.Clone(image)
-		qjs.Elsewhere(other)
-		_, err := qjs.MapImage(other, int(file.Fd()), 0)
-		Expect(err).To(MatchError(qjs.ErrImage))
-		_, err = qjs.MapImage(image[:10], int(file.Fd()), 0)
-		Expect(err).To(MatchError(qjs.ErrImage))
+	It("is refused where another program made it, and where there is none", func() {
+		other := create()
+		_, err := qjs.MapImage(int(other.Fd()), 0)
+		Expect(err).To(MatchError(qjs.ErrImage), "an empty file")
+		head := content()[:qjs.HeaderSize]
+		qjs.Elsewhere(head)
+		_, err = other.WriteAt(head, 0)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = qjs.MapImage(int(other.Fd()), 0)
+		Expect(err).To(MatchError(qjs.ErrImage), "of another program")
+		Expect(other.Truncate(10)).To(Succeed())
+		_, err = qjs.MapImage(int(other.Fd()), 0)
+		Expect(err).To(MatchError(qjs.ErrImage), "cut off")
 	})
 
 	It("gives an engine that goes on from there, within its limit, and leaves the image as it is", func() {
+		before := content()
 		var random []float64
 		for range 3 {
-			mapped, err := qjs.MapImage(image, int(file.Fd()), 0)
+			mapped, err := qjs.MapImage(int(file.Fd()), 0)
 			Expect(err).NotTo(HaveOccurred())
-			_, err = qjs.MapImage(image, int(file.Fd()), 0)
+			_, err = qjs.MapImage(int(file.Fd()), 0)
 			Expect(err).To(HaveOccurred(), "the place is taken")
 			vm, roots := mapped.Restore()
 			vm.SetMemoryLimit(4 << 20)
@@ -86,19 +104,16 @@ var _ = Describe("an image of an engine", Ordered, func() {
 			Expect(vm.Info(vm.Exception()).IsOutOfMemory()).To(BeTrue())
 			Expect(vm.PeakMemory()).To(BeNumerically("~", 4<<20, 2<<20))
 			vm.Close()
-			qjs.Unmap(mapped.Bytes())
+			mapped.Unmap()
 		}
 		Expect(random[0]).NotTo(Or(Equal(random[1]), Equal(random[2])))
-		now := make([]byte, len(image))
-		_, err := file.ReadAt(now, 0)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(bytes.Equal(now, image)).To(BeTrue())
+		Expect(bytes.Equal(content(), before)).To(BeTrue())
 	})
 
 	It("gives an engine whose functions of the host are those that it is given", func() {
-		mapped, err := qjs.MapImage(image, int(file.Fd()), 0)
+		mapped, err := qjs.MapImage(int(file.Fd()), 0)
 		Expect(err).NotTo(HaveOccurred())
-		defer qjs.Unmap(mapped.Bytes())
+		defer mapped.Unmap()
 		vm, _ := mapped.Restore()
 		defer vm.Close()
 		returns := func(n int32) qjs.HostFunc {
@@ -115,11 +130,13 @@ var _ = Describe("an image of an engine", Ordered, func() {
 	})
 
 	It("is not made of an engine with something under way", func() {
-		_, err := qjs.MakeImage(func(vm *qjs.VM) ([]qjs.Value, error) {
+		other := create()
+		Expect(qjs.MakeImage(int(other.Fd()), 0, func(vm *qjs.VM) ([]qjs.Value, error) {
 			_, ok := vm.Eval("prepare", "Promise.resolve().then(() => 1)")
 			Expect(ok).To(BeTrue())
 			return nil, nil
-		})
-		Expect(err).To(MatchError(ContainSubstring("under way")))
+		})).To(MatchError(ContainSubstring("under way")))
+		_, err := qjs.MapImage(int(other.Fd()), 0)
+		Expect(err).To(MatchError(qjs.ErrImage), "what it left is no image")
 	})
 })
