@@ -45,6 +45,9 @@ export default (): string => [...Array(10).keys()].map((n: number) => n ** 2).jo
 		pod := pods[0]
 		Expect(pod.Spec.RuntimeClassName).To(HaveValue(Equal("gvisor")))
 		Expect(pod.Spec.Containers[0].Args).NotTo(ContainElement(ContainSubstring("unconfined")), "its children are under their own filter")
+		logs, err := cluster.Kubectl(ctx, "-n", ns, "logs", pod.Name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(logs).To(And(ContainSubstring("listening"), Not(ContainSubstring("images of engines"))), "the supervisor reports when it cannot make them")
 		_, err = cluster.Kubectl(ctx, "-n", ns, "debug", pod.Name, "--image="+probeImage, "--image-pull-policy=Never", "--profile=restricted", "--container=probe", "--quiet", "--", "/probe", "kernel")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {
