@@ -64,7 +64,7 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		It("answer a burst", func(ctx SpecContext) { b.bursts(ctx, 12, 5) }, SpecTimeout(10*time.Minute))
 		It("start cold", func(ctx SpecContext) { b.cold(ctx, 40) }, SpecTimeout(20*time.Minute))
 		It("answer back to back", func(ctx SpecContext) { b.paces(ctx, 6, 50) }, SpecTimeout(10*time.Minute))
-		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 10, 3, 20) }, SpecTimeout(20*time.Minute))
+		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 10, 2, 40) }, SpecTimeout(20*time.Minute))
 		It("are claimed as fast as pods start, from a large pool", func(ctx SpecContext) { b.sustained(ctx, 50, 1, 50) }, SpecTimeout(20*time.Minute))
 	})
 

@@ -19,15 +19,18 @@ import (
 // is busier at one time than at another.
 func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 	const workers = 10
+	// The pods that waited before it began cost nothing here, and those that follow start while these are deleted. From then on one pod starts and
+	// one is deleted for each claim. In the same way the plain pods count from when the first ones are being deleted.
+	first := 2 * warm
 	var plain, claims paced
 	var work, filling time.Duration
 	for round := range rounds {
 		b.pool(ctx, 0)
-		names := make([]string, each)
+		names := make([]string, workers+each)
 		for i := range names {
 			names[i] = fmt.Sprintf("beside-%d-%d-%d", warm, round, i)
 		}
-		plain.add(0, atOnce(workers, names, func(name string) time.Time {
+		plain.add(workers, atOnce(workers, names, func(name string) time.Time {
 			seen, stop := b.follow(ctx, client.MatchingFields{"metadata.name": name})
 			defer stop()
 			p := b.createPlain(ctx, name)
@@ -37,10 +40,9 @@ func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 		}))
 		b.gone(ctx, "beside-")
 		filling += timed(func() { b.pool(ctx, int32(warm)) })
-		ts := b.threads(ctx, fmt.Sprintf("sustained-%d-%d", warm, round), warm+each)
+		ts := b.threads(ctx, fmt.Sprintf("sustained-%d-%d", warm, round), first+each)
 		before := b.managerTime(ctx)
-		// What waited before it began costs nothing here, and is no part of what can be sustained.
-		claims.add(warm, atOnce(workers, ts, func(t *harness.Thread) time.Time {
+		claims.add(first, atOnce(workers, ts, func(t *harness.Thread) time.Time {
 			b.run(ctx, t)
 			end := time.Now()
 			Expect(t.Delete(ctx)).To(Succeed())
@@ -50,10 +52,10 @@ func (b *sandboxBench) sustained(ctx SpecContext, warm, rounds, each int) {
 	}
 	figure("plain pods a second, 10 at once (the floor)", "%.2f; each %s", plain.rate(), spread(plain.each))
 	figure(fmt.Sprintf("claims a second, pool of %d, 10 at once", warm), "%.2f after the first %d, which is %.2f times the node's own rate of plain pods (goal 1); each %s",
-		claims.rate(), warm, claims.rate()/plain.rate(), spread(claims.each))
+		claims.rate(), first, claims.rate()/plain.rate(), spread(claims.each))
 	figure("  the pool was warm", "%s after it had none (mean of %d)", (filling / time.Duration(rounds)).Round(100*time.Millisecond), rounds)
 	figure("  processor time of the manager for each", "%s, with those of the first %d, the deletion of its thread and the refill",
-		round(work/time.Duration(rounds*(warm+each))), warm)
+		round(work/time.Duration(rounds*(first+each))), first)
 	b.pool(ctx, 0)
 }
 
