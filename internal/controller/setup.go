@@ -73,7 +73,7 @@ type Options struct {
 // time.
 const (
 	definitionWorkers = 8
-	threadWorkers     = 16
+	threadWorkers     = 32
 	subagentWorkers   = 8
 	effectWorkers     = 16
 	poolWorkers       = 4
