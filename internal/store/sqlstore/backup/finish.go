@@ -173,12 +173,14 @@ func (s Store) AbandonRestore(ctx context.Context, r store.Restore) (freed []str
 	}, stagingNamespace(r))
 }
 
+// staged is a thread of a restore that is not visible.
+type staged struct {
+	key int64
+	id  string
+}
+
 // removeAll removes the threads of a restore that are not visible.
 func (s Store) removeAll(ctx context.Context, r store.Restore) (freed []string, err error) {
-	type staged struct {
-		key int64
-		id  string
-	}
 	for {
 		all, err := sqldb.ReadList(ctx, s.DB.Readers, func(scan sqldb.Scanner) (*staged, error) {
 			var t staged
@@ -187,8 +189,8 @@ func (s Store) removeAll(ctx context.Context, r store.Restore) (freed []string, 
 		if err != nil || len(all) == 0 {
 			return freed, err
 		}
-		for _, one := range all {
-			gone, err := s.remove(ctx, one.key, one.id)
+		for i := range all {
+			gone, err := s.remove(ctx, stagingNamespace(r), all[i])
 			freed = append(freed, gone...)
 			if err != nil {
 				return freed, err
@@ -197,32 +199,42 @@ func (s Store) removeAll(ctx context.Context, r store.Restore) (freed []string, 
 	}
 }
 
-// remove removes a thread that is not visible, in bounded steps.
-func (s Store) remove(ctx context.Context, key int64, id string) (freed []string, err error) {
-	for n := messages.Slice; n == messages.Slice; {
+// remove removes a staged thread, in transactions that end soon. When somebody else has removed it meanwhile, it removes nothing more: SQLite may
+// have given its key to another thread.
+func (s Store) remove(ctx context.Context, namespace string, one staged) (freed []string, err error) {
+	rows := messages.Purge{ID: one.id, Key: one.key}
+	for more := true; more; {
+		var rest messages.Purge
+		var some []string
 		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-			n, err = t.Exec(t.Ctx, queries.PurgeMessages, key, key, messages.Slice)
-			return err
-		}, id); err != nil {
-			return nil, err
-		}
-	}
-	if freed, err = messages.PurgeAllButMessages(ctx, s.DB, id, key); err != nil {
-		return nil, err
-	}
-	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		for _, query := range s.DB.Dialect.Purge {
-			if err := t.Write(t.Ctx, query, key); err != nil {
+			rest, some, more = rows, nil, false // the function may run again
+			var is int
+			if found, err := sqldb.Found(t.Row(t.Ctx, queries.IsStaged, []any{one.key, one.id, namespace}, &is)); err != nil || !found {
 				return err
 			}
+			n, err := t.Exec(t.Ctx, queries.PurgeMessages, one.key, one.key, messages.Slice)
+			if err != nil {
+				return err
+			}
+			if more = n == messages.Slice; more {
+				return nil
+			}
+			if rest, some, more, err = rows.Some(t); err != nil || more {
+				return err
+			}
+			for _, query := range s.DB.Dialect.Purge {
+				if err := t.Write(t.Ctx, query, one.key); err != nil {
+					return err
+				}
+			}
+			if err := t.Write(t.Ctx, queries.DeleteArgs, one.id); err != nil {
+				return err
+			}
+			return t.Write(t.Ctx, queries.DeleteThread, one.key)
+		}, one.id); err != nil {
+			return freed, err
 		}
-		if err := t.Write(t.Ctx, queries.DeleteArgs, id); err != nil {
-			return err
-		}
-		if err := t.Write(t.Ctx, queries.DeleteThread, key); err != nil {
-			return err
-		}
-		return nil
-	}, id)
-	return freed, err
+		rows, freed = rest, append(freed, some...)
+	}
+	return freed, nil
 }

@@ -9,13 +9,13 @@ import (
 )
 
 // PurgeSome removes some files of a thread that is being purged. It returns the objects that nothing refers to any more,
-// and whether there may be more files. It asks as few questions for many files as for one.
+// and whether it has removed files, so that there may be more. It asks as few questions for many files as for one.
 func PurgeSome(t *txn.Tx, key int64) (freed []string, more bool, err error) {
 	digests, err := sqldb.Column[string](t.Ctx, t, queries.PurgeFiles, key, key, queries.ContentsAtOnce)
 	if err != nil {
 		return nil, false, err
 	}
-	more = len(digests) == queries.ContentsAtOnce
+	more = len(digests) > 0
 	slices.Sort(digests)
 	digests = slices.DeleteFunc(slices.Compact(digests), func(d string) bool { return d == "" })
 	if len(digests) == 0 {

@@ -1,39 +1,35 @@
 package messages
 
 import (
-	"context"
-
 	"github.com/skein-dev/skein/internal/store/sqlstore/files"
 	"github.com/skein-dev/skein/internal/store/sqlstore/queries"
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// PurgeAllButMessages removes the rows of a thread that no reader sees any more, but for its messages and what is bounded, in slices. It
-// returns the contents that no file has any more.
-func PurgeAllButMessages(ctx context.Context, db *txn.DB, id string, key int64) (freed []string, err error) {
-	for _, p := range queries.PurgeSlices {
-		for n := Slice; n == Slice; {
-			if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-				args := []any{key, key, Slice}
-				if p.ByID {
-					args = []any{id, Slice}
-				}
-				n, err = t.Exec(t.Ctx, p.Query, args...)
-				return err
-			}, id); err != nil {
-				return nil, err
-			}
+// Purge removes the rows of a thread that no reader sees any more, but for its messages and what is bounded. It is what is left to remove.
+type Purge struct {
+	ID   string
+	Key  int64
+	next int // the first of queries.PurgeSlices that may have rows
+}
+
+// Some removes at most Slice rows and some files. It returns what is left, the contents that no file has any more, and whether there may be more
+// to remove. Where it has removed files, there may be, because a transaction that has locked contents must not lock anything else.
+func (p Purge) Some(t *txn.Tx) (rest Purge, freed []string, more bool, err error) {
+	for room := Slice; p.next < len(queries.PurgeSlices); p.next++ {
+		slice := queries.PurgeSlices[p.next]
+		args := []any{p.Key, p.Key, room}
+		if slice.ByID {
+			args = []any{p.ID, room}
+		}
+		n, err := t.Exec(t.Ctx, slice.Query, args...)
+		if err != nil {
+			return p, nil, false, err
+		}
+		if room -= n; room <= 0 {
+			return p, nil, true, nil
 		}
 	}
-	for more := true; more; {
-		var some []string
-		if err := db.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-			some, more, err = files.PurgeSome(t, key)
-			return err
-		}, id); err != nil {
-			return nil, err
-		}
-		freed = append(freed, some...)
-	}
-	return freed, nil
+	freed, more, err = files.PurgeSome(t, p.Key)
+	return p, freed, more, err
 }

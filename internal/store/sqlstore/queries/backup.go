@@ -26,6 +26,7 @@ const (
 	RestoredThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored = ?`
 	FinishedThreads = `SELECT count(*) FROM thread WHERE namespace = ? AND restored IN (?, ?)`
 	StagedKeys      = `SELECT key, id FROM thread WHERE namespace = ? ORDER BY key LIMIT 100`
+	IsStaged        = `SELECT 1 FROM thread WHERE key = ? AND id = ? AND namespace = ?`
 	StagedDigest    = `SELECT 1 FROM file f JOIN thread t ON t.key = f.thread WHERE f.digest = ? AND f.digest <> '' AND t.namespace = ? LIMIT 1`
 	// MissingContents asks which contents were not sent with the restore. That others have them is not enough: a client that knows a digest
 	// could read their files then.

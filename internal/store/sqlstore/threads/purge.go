@@ -20,84 +20,120 @@ const reasonDeleted = "deleted"
 // sees a part of one. Then it removes the rows in slices, and at last the thread. An interrupted purge can be repeated. What it leaves of
 // remnants that only this thread has read is for SweepRemnants.
 func (s Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
-	var key int64
-	var childOf string // the namespace of a child
-	var remnants []int64
-	for {
-		key, childOf, remnants, err = s.endForPurge(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil
-		}
-		var cut *txn.CutError
-		if err != nil && !errors.As(err, &cut) {
-			return nil, err
-		}
-		ended := err == nil
-		if _, err := messages.FinishRemoval(ctx, s.DB, id); err != nil {
-			return nil, err
-		}
-		if ended {
-			break
-		}
+	e, err := s.endForPurge(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
 	}
-	for more := true; more; {
-		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-			more, err = relations.Release(t, key, id, releaseStep)
-			return err
-		}, id); err != nil {
-			return nil, err
-		}
-	}
-	if freed, err = messages.PurgeAllButMessages(ctx, s.DB, id, key); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return purgeRest(t, s.DB.Dialect, id, key) }, id); err != nil {
+	if freed, err = s.purge(ctx, id, e.key); err != nil {
 		return nil, err
 	}
-	if childOf != "" {
-		_ = s.addManyChanges(ctx, childOf) // the thread is purged: the next purge or reservation makes up for what failed here
+	if e.childOf != "" {
+		_ = s.addManyChanges(ctx, e.childOf) // the thread is purged: the next purge or reservation makes up for what failed here
 	}
-	_ = messages.CollectLeft(ctx, s.DB, remnants) // the next sweep makes up for what failed here
+	_ = messages.CollectLeft(ctx, s.DB, e.remnants) // the next sweep makes up for what failed here
 	return freed, nil
 }
 
-// endForPurge ends a thread that is to be purged, and returns its key, its namespace if it is a child, and the remnants that it has read.
-func (s Store) endForPurge(ctx context.Context, id string) (key int64, childOf string, remnants []int64, err error) {
-	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		h, err := t.Head(id)
-		if err != nil {
+// purge removes the rows of a thread that has ended for that, in transactions that end soon however many there are. Most threads take one. It
+// returns the contents that no file has any more. When somebody else has purged the thread meanwhile, it removes nothing more: SQLite may have given
+// its key to another thread.
+func (s Store) purge(ctx context.Context, id string, key int64) (freed []string, err error) {
+	rows := messages.Purge{ID: id, Key: key}
+	for more := true; more; {
+		var rest messages.Purge
+		var some []string
+		if err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+			rest, some, more = rows, nil, false // the function may run again
+			h, err := t.Head(id)
+			if errors.Is(err, store.ErrNotFound) || (err == nil && h.Key != key) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if more, err = relations.Release(t, key, id, releaseStep); err != nil || more {
+				return err
+			}
+			if rest, some, more, err = rows.Some(t); err != nil || more {
+				return err
+			}
+			t.Forget(id)
+			return purgeRest(t, s.DB.Dialect, id, key)
+		}, id); err != nil {
+			return nil, err
+		}
+		rows, freed = rest, append(freed, some...)
+	}
+	return freed, nil
+}
+
+// endedThread is a thread that was ended for its purge.
+type endedThread struct {
+	key      int64
+	childOf  string  // the namespace of a child
+	remnants []int64 // those that it has read
+	cuts     bool    // whether some of its messages are still to be removed
+}
+
+// endForPurge ends a thread that is to be purged, and removes its messages.
+func (s Store) endForPurge(ctx context.Context, id string) (e endedThread, err error) {
+	for {
+		err := s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+			e, err = endForPurge(t, id)
 			return err
+		}, id)
+		var cut *txn.CutError // of an earlier removal
+		if err != nil && !errors.As(err, &cut) {
+			return e, err
 		}
-		key = h.Key
-		if h.ParentID != "" {
-			childOf = h.Namespace
+		if err != nil || e.cuts {
+			if _, err := messages.FinishRemoval(ctx, s.DB, id); err != nil {
+				return e, err
+			}
 		}
-		if err := h.Whole(); err != nil {
-			return err
+		if err == nil {
+			return e, nil
 		}
-		if err := t.Revoke(h); err != nil {
-			return err
-		}
-		if err := runs.AddOpen(t, h); err != nil {
-			return err
-		}
-		if remnants, err = messages.RemnantsOf(t, h); err != nil {
-			return err
-		}
-		// The relationships are released one by one, with those that no message has.
-		if err := messages.Remove(t, h, 0, nil, messages.NoneLate, false); err != nil {
-			return err
-		}
-		h.Counts = nil               // it cannot be forked from here on
-		h.Running, h.Taken = 0, true // no replica may take its run over
-		h.Waiting, h.Queued = 0, 0   // its inbox is not read any more
-		h.Touch(store.ChangedThread)
-		if h.TerminatedAt != 0 {
-			return nil
-		}
-		return end(t, h, store.ReasonPurged)
-	}, id)
-	return key, childOf, remnants, err
+	}
+}
+
+func endForPurge(t *txn.Tx, id string) (e endedThread, err error) {
+	h, err := t.Head(id)
+	if err != nil {
+		return e, err
+	}
+	e.key = h.Key
+	if h.ParentID != "" {
+		e.childOf = h.Namespace
+	}
+	if err := h.Whole(); err != nil {
+		return e, err
+	}
+	if err := t.Revoke(h); err != nil {
+		return e, err
+	}
+	if err := runs.AddOpen(t, h); err != nil {
+		return e, err
+	}
+	if e.remnants, err = messages.RemnantsOf(t, h); err != nil {
+		return e, err
+	}
+	// The relationships are released one by one, with those that no message has.
+	if err := messages.Remove(t, h, 0, nil, messages.NoneLate, false); err != nil {
+		return e, err
+	}
+	e.cuts = h.Cuts()
+	h.Counts = nil               // it cannot be forked from here on
+	h.Running, h.Taken = 0, true // no replica may take its run over
+	h.Waiting, h.Queued = 0, 0   // its inbox is not read any more
+	h.Touch(store.ChangedThread)
+	if h.TerminatedAt != 0 {
+		return e, nil
+	}
+	return e, end(t, h, store.ReasonPurged)
 }
 
 // releaseStep is how many relationships one transaction of a purge removes. Each also writes the other thread.

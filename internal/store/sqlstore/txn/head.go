@@ -62,6 +62,11 @@ func (t *Tx) Head(id string) (*Head, error) {
 	return h, nil
 }
 
+// Forget drops what the transaction has loaded of a thread that it removes. Otherwise the writer would remember it.
+func (t *Tx) Forget(id string) {
+	t.Heads = slices.DeleteFunc(t.Heads, func(h *Head) bool { return h.ID == id })
+}
+
 // LoadHeads loads threads for Head, in as many round trips as one of them takes. It leaves out threads that do not exist.
 func (t *Tx) LoadHeads(ids []string) error {
 	if p, ok := t.session.(pipelined); ok {
