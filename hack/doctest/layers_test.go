@@ -27,7 +27,7 @@ type layering struct {
 // that is after all that it imports.
 var layerings = []layering{
 	{"", []string{
-		"api/lenient api/runtime internal/envkeys internal/jsontype internal/leader internal/membudget internal/metrics internal/ownclock internal/recurrence internal/scratch internal/sourceroot",
+		"api/lenient api/runtime internal/envkeys internal/gctune internal/jsontype internal/leader internal/membudget internal/metrics internal/ownclock internal/recurrence internal/scratch internal/sourceroot",
 		"api/v1alpha1 internal/endpoint internal/store",
 		"internal/effectplan internal/prompt internal/redact internal/telemetry",
 		"internal/model internal/sandbox internal/thread",

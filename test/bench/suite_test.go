@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skein-dev/skein/internal/gctune"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -25,6 +26,7 @@ func TestBench(t *testing.T) {
 	SetDefaultEventuallyTimeout(5 * time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
+	gctune.ByHeap() // engines and stores of this process cost what they cost in a manager
 	RunSpecs(t, "Bench")
 }
 

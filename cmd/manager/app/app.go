@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/engine/postruntasks"
+	"github.com/skein-dev/skein/internal/gctune"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/eventlimit"
@@ -136,7 +137,7 @@ func identity() (string, error) {
 
 // assemble builds the engine, the controllers and the runtime API, and adds them to the manager. It returns the engine.
 func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *codeRunner, d *draining) (drainer, error) {
-	collectByHeap()
+	gctune.ByHeap()
 	if err := o.openMemory(metrics.Registry); err != nil {
 		return nil, err
 	}

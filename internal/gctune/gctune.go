@@ -1,4 +1,5 @@
-package app
+// Package gctune sets the garbage collector of a manager by the size of its heap (docs/adr/0065-finalizers-at-admission.md).
+package gctune
 
 import (
 	"os"
@@ -25,8 +26,9 @@ func gcPercent(live, others uint64) int {
 	return max(int(garbage*100/max(live+others, 4<<20)), leastGCPercent)
 }
 
-// collectByHeap sets the garbage collector after each collection to what gcPercent returns, unless the environment sets it (GOGC).
-func collectByHeap() {
+// ByHeap sets the garbage collector from now on, after each collection, by what that has found in use. It does nothing where the environment sets
+// the collector (GOGC).
+func ByHeap() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}

@@ -1,12 +1,18 @@
-package app
+package gctune
 
 import (
 	"runtime"
 	"runtime/debug"
+	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 )
+
+func TestGarbageCollector(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Garbage collector")
+}
 
 var _ = Describe("The garbage collector", func() {
 	DescribeTable("is set by what is in use",
