@@ -160,7 +160,7 @@ func (b *threadsBench) leastOperator(ctx SpecContext, n int, message string, sta
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(b.cluster.Config, ctrl.Options{Scheme: b.cluster.Client.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ctrl.NewControllerManagedBy(mgr).Named("least").For(&skeinv1.Thread{}).WithOptions(controller.Options{MaxConcurrentReconciles: 16, SkipNameValidation: ptr.To(true)}).
+	Expect(ctrl.NewControllerManagedBy(mgr).Named("least").For(&skeinv1.Thread{}).WithOptions(controller.Options{MaxConcurrentReconciles: 32, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			var t skeinv1.Thread
 			if err := mgr.GetClient().Get(ctx, req.NamespacedName, &t); err != nil || t.Status.Phase != "" {

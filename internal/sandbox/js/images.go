@@ -13,7 +13,7 @@ import (
 )
 
 // Most of what a short execution costs is what happens before its own code: the engine makes its built-ins, reads the
-// bytecode of the libraries and runs it. So one process of each sandbox makes images of engines that have that behind them
+// bytecode of the libraries and runs it. So one child of each pool makes images of engines that have that behind them
 // (see qjs.MakeImage), and each child begins with a private copy of one.
 
 // imageKind says what an engine of an image has run.
@@ -55,7 +55,7 @@ func (k *imageKind) suits(open *protocol.Open) bool {
 const ImagesSize = int64(len(imageKinds)) * qjs.ImageSpan
 
 // MakeImages makes the images for a kind of isolate, or all of them if it is 0, in a file of ImagesSize bytes. The engine trusts them, so they
-// must be made in a process that has never seen foreign code, and that ends with it.
+// must be made in a process that has never seen foreign code, and that ends afterwards.
 func MakeImages(fd int, kind protocol.Kind) error {
 	for i := range imageKinds {
 		k := &imageKinds[i]

@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 // imagesTimeout is far above the usual time on any node, because without the images every child is slower.
 const imagesTimeout = 2 * time.Minute
+
+// sealRetry is the pause before a file that is still mapped is sealed again.
+const sealRetry = 10 * time.Millisecond
 
 // prepareImages lets a fresh child of each pool, which never saw foreign code, make images of engines that have the libraries loaded. They are in
 // a sealed file in memory that all children of the pool share. Without it children make their engines themselves. The ready children and the
@@ -60,29 +64,44 @@ func (p *pool) prepareImages() {
 }
 
 // makeImages returns the file with the images for the children of the pool.
-func (p *pool) makeImages() (f *os.File, err error) {
-	if f, err = newImagesFile(); err != nil {
+func (p *pool) makeImages() (*os.File, error) {
+	f, err := newImagesFile()
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-		}
-	}()
+	if err := p.makeImagesIn(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (p *pool) makeImagesIn(f *os.File) error {
 	o := p.options()
 	o.MakeImages, o.Compiler = true, false
 	child, err := p.server.launch(p.command(o, f))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer child.dispose()
 	ctx, cancel := context.WithTimeout(p.server.ctx, imagesTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { child.kill(protocol.Gone{}) })()
 	if err := child.wait(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, child.stderr.String())
+		return fmt.Errorf("%w: %s", err, child.stderr.String())
 	}
-	return f, seal(f, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+	for {
+		// Whoever reads about the child in /proc just now keeps its memory for a moment, and with it the mapping of the file.
+		err := seal(f, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		select {
+		case <-time.After(sealRetry):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // newImagesFile returns an empty file in memory of the size that the images need at most.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
@@ -76,6 +78,28 @@ var _ = Describe("the pool of children", func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
+	It("keeps no file when the images cannot be made", func() {
+		s := start(child)
+		p := &pool{server: &Server{opts: s.opts, ctx: s.ctx, spawner: s.spawner, reaper: s.reaper}}
+		p.server.opts.Child = []string{"false"}
+		files := func() (n int) {
+			open, err := os.ReadDir("/proc/self/fd")
+			Expect(err).NotTo(HaveOccurred())
+			for _, f := range open {
+				if to, _ := os.Readlink("/proc/self/fd/" + f.Name()); strings.Contains(to, "skein-images") {
+					n++
+				}
+			}
+			return n
+		}
+		Eventually(s.prepared, 2*time.Minute).Should(BeClosed())
+		before := files()
+		Expect(before).To(Equal(1), "those of the pool")
+		_, err := p.makeImages()
+		Expect(err).To(MatchError(ContainSubstring("exit status 1")))
+		Expect(files()).To(Equal(before))
+	})
+
 	// beside makes a folder with a program and a small one beside it.
 	beside := func(small func(path string) error) func(*Options) {
 		GinkgoHelper()
@@ -109,10 +133,17 @@ var _ = Describe("the pool of children", func() {
 			Expect(child.cmd.Args).To(ContainElement(fmt.Sprintf("--kind=%d", kind)))
 			Expect(child.images).To(BeTrue())
 		}
-		// The children have the program of this test, so what they can map can be mapped here.
-		none, some := BeNil(), Not(BeNil())
-		Expect(js.MapImages(int(s.poolOf(protocol.KindRun).images.Load().Fd()))).To(HaveExactElements(some, none, none))
-		Expect(js.MapImages(int(s.poolOf(protocol.KindIsolate).images.Load().Fd()))).To(HaveExactElements(none, some, some))
+		made := func(kind protocol.Kind) (all []bool) {
+			for at := int64(0); at < js.ImagesSize; at += qjs.ImageSpan {
+				header := make([]byte, 8)
+				_, err := s.poolOf(kind).images.Load().ReadAt(header, at)
+				Expect(err).NotTo(HaveOccurred())
+				all = append(all, !bytes.Equal(header, make([]byte, 8)))
+			}
+			return all
+		}
+		Expect(made(protocol.KindRun)).To(Equal([]bool{true, false, false}))
+		Expect(made(protocol.KindIsolate)).To(Equal([]bool{false, true, true}))
 		Expect(s.poolOf(protocol.KindRun).size()).To(Equal(1), "there were no runs yet")
 		Expect(s.poolOf(protocol.KindIsolate).size()).To(Equal(s.opts.Prefork))
 	}, SpecTimeout(5*time.Minute))

@@ -1,14 +1,12 @@
 //go:build linux && (amd64 || arm64)
 
-package bytecode_test
+package bytecode
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"testing"
 
-	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
@@ -19,16 +17,16 @@ func TestTheBytecodeIsThatOfTheSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer vm.Close()
-	compiled, err := bytecode.Compile(vm)
+	compiled, err := Compile(vm)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, code := range compiled {
-		if kept, err := os.ReadFile(name); err != nil || !bytes.Equal(kept, code) {
+		if kept, err := fs.ReadFile(files, name); err != nil || !bytes.Equal(kept, code) {
 			t.Errorf("%s is not what the engine makes of its source (error %v): run go generate ./internal/sandbox/js/bytecode", name, err)
 		}
 	}
-	kept, err := filepath.Glob("*.qbc")
+	kept, err := fs.Glob(files, "*.qbc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +38,18 @@ func TestTheBytecodeIsThatOfTheSources(t *testing.T) {
 }
 
 func TestEachModuleAndScriptHasBytecode(t *testing.T) {
-	names := []string{bytecode.Definition, bytecode.Handler, bytecode.HTTP, bytecode.URL}
+	names := []string{Definition, Handler, HTTP, URL}
 	for _, m := range lib.Modules {
 		if len(m.Uses) == 0 {
 			names = append(names, m.Name)
 		}
 	}
 	for _, name := range names {
-		if len(bytecode.Of(name)) == 0 {
+		if len(Of(name)) == 0 {
 			t.Errorf("%s has no bytecode", name)
 		}
 	}
-	if bytecode.Of("other") != nil {
+	if Of("other") != nil {
 		t.Error("there is bytecode of a module that does not exist")
 	}
 }

@@ -21,7 +21,7 @@ type Loader interface {
 // Source is a module in one of three forms.
 type Source struct {
 	Code      string
-	Bytecode  []byte // from Compile of this very engine, never from an untrusted place
+	Bytecode  []byte // from Compile of this version of the engine, never from an untrusted place
 	Synthetic *SyntheticModule
 }
 
@@ -110,7 +110,7 @@ func (vm *VM) Import(from, name string) (Value, bool) {
 	return v, !isException(v)
 }
 
-// Compile returns the bytecode of a module. It works only with this build of the engine.
+// Compile returns the bytecode of a module. It works only with this version of the engine.
 func (vm *VM) Compile(name, code string) ([]byte, bool) {
 	return vm.compile(name, code, lib.MJS_EVAL_TYPE_MODULE)
 }

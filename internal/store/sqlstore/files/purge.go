@@ -25,7 +25,7 @@ func PurgeSome(t *txn.Tx, key int64) (freed []string, more bool, err error) {
 	for i := range args {
 		args[i] = digests[min(i, len(digests)-1)]
 	}
-	// A transaction that comes to refer to one of them holds its row, or finds it gone: see lockContents.
+	// A transaction that comes to refer to one of them holds its row, or finds it gone: see ReferToContents.
 	if _, err := t.Exec(t.Ctx, queries.UseSomeContents, append([]any{t.Now}, args...)...); err != nil {
 		return nil, false, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore/txn"
 )
 
-// Purge removes the rows of a thread that no reader sees any more, but for its messages and what is bounded. It is what is left to remove.
+// Purge is what is still to be removed of a thread that no reader sees any more: its rows, but for its messages and what is bounded.
 type Purge struct {
 	ID   string
 	Key  int64
@@ -14,7 +14,8 @@ type Purge struct {
 }
 
 // Some removes at most Slice rows and some files. It returns what is left, the contents that no file has any more, and whether there may be more
-// to remove. Where it has removed files, there may be, because a transaction that has locked contents must not lock anything else.
+// to remove. After it has removed files it always reports more: the caller must end the transaction then, because one that has locked contents must
+// not lock anything else.
 func (p Purge) Some(t *txn.Tx) (rest Purge, freed []string, more bool, err error) {
 	for room := Slice; p.next < len(queries.PurgeSlices); p.next++ {
 		slice := queries.PurgeSlices[p.next]

@@ -120,8 +120,8 @@ func CutSome(t *txn.Tx, h *txn.Head, p Point, limit int) (last bool, err error) 
 	return len(late) < limit, nil
 }
 
-// Release removes some relationships of a thread that is being purged, from both threads, and reports whether there may
-// be more.
+// Release removes some relationships of a thread that is being purged, from both threads. It reports whether it has removed any, so that there
+// may be more: the other threads are locked until the transaction ends.
 func Release(t *txn.Tx, key int64, id string, limit int) (more bool, err error) {
 	some, err := sqldb.List(t.Ctx, t, scanRelationship, queries.Relationships, key, limit, 0)
 	if err != nil {
@@ -142,7 +142,7 @@ func Release(t *txn.Tx, key int64, id string, limit int) (more bool, err error) 
 			return false, err
 		}
 	}
-	return len(some) == limit, nil
+	return len(some) > 0, nil
 }
 
 func scanRelationship(scan sqldb.Scanner) (*store.Relationship, error) {

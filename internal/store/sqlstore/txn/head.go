@@ -65,6 +65,7 @@ func (t *Tx) Head(id string) (*Head, error) {
 // Forget drops what the transaction has loaded of a thread that it removes. Otherwise the writer would remember it.
 func (t *Tx) Forget(id string) {
 	t.Heads = slices.DeleteFunc(t.Heads, func(h *Head) bool { return h.ID == id })
+	t.gone = append(t.gone, id)
 }
 
 // LoadHeads loads threads for Head, in as many round trips as one of them takes. It leaves out threads that do not exist.

@@ -310,6 +310,9 @@ func (ps *pipe) run(ctx context.Context, j *job) *Tx {
 	for _, h := range t.Heads {
 		ps.heads[h.ID] = h.forNext()
 	}
+	for _, id := range t.gone {
+		delete(ps.heads, id)
+	}
 	return t
 }
 

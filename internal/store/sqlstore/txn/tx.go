@@ -50,6 +50,7 @@ type Tx struct {
 	// lock is the dialect's query that locks a name.
 	lock    string
 	endings []ending
+	gone    []string // ids of the threads that Forget was told of
 }
 
 // run runs fn and flushes. What the transaction does last is left in endings.
