@@ -17,7 +17,14 @@ type Purge struct {
 // to remove. After it has removed files it always reports more: the caller must end the transaction then, because one that has locked contents must
 // not lock anything else.
 func (p Purge) Some(t *txn.Tx) (rest Purge, freed []string, more bool, err error) {
-	for room := Slice; p.next < len(queries.PurgeSlices); p.next++ {
+	has, err := p.tables(t)
+	if err != nil {
+		return p, nil, false, err
+	}
+	for room := Slice; p.next < len(has); p.next++ {
+		if !has[p.next] {
+			continue
+		}
 		slice := queries.PurgeSlices[p.next]
 		args := []any{p.Key, p.Key, room}
 		if slice.ByID {
@@ -33,4 +40,17 @@ func (p Purge) Some(t *txn.Tx) (rest Purge, freed []string, more bool, err error
 	}
 	freed, more, err = files.PurgeSome(t, p.Key)
 	return p, freed, more, err
+}
+
+// tables reports for each of queries.PurgeSlices whether it has something to remove. Most threads have rows in few of them.
+func (p Purge) tables(t *txn.Tx) ([]bool, error) {
+	has := make([]bool, len(queries.PurgeSlices))
+	args, dst := make([]any, len(has)), make([]any, len(has))
+	for i := range has {
+		args[i], dst[i] = p.Key, &has[i]
+		if queries.PurgeSlices[i].ByID {
+			args[i] = p.ID
+		}
+	}
+	return has, t.Row(t.Ctx, queries.HasRows, args, dst...)
 }

@@ -1,5 +1,7 @@
 package queries
 
+import "strings"
+
 // Queries that purge in bounded slices, and the probe of Ping.
 const (
 	// PurgeMessages removes messages of a remnant.
@@ -18,6 +20,7 @@ const (
 type PurgeSlice struct {
 	Query string
 	ByID  bool
+	rows  string // the rows of the thread, whose parameter is its key, or with ByID its id
 }
 
 // PurgeSlices is all tables in which a thread may have many rows, but those of messages and files.
@@ -25,14 +28,28 @@ var PurgeSlices = []PurgeSlice{
 	ofThread("embedding", "seq"), ofThread("log", "seq"), ofThread("inbox_key", "key"), ofThread("inbox", "seq"), ofThread("run", "id"),
 	ofThread("kv", "key"), ofThread("idempotency", "key"), ofThread("thread_state", "key"), ofThread("thread_env", "name"),
 	ofThread("message_block", "at"), ofThread("message_segment", "lo"),
-	{Query: `DELETE FROM task_usage WHERE thread = ? AND (run, task) IN (SELECT run, task FROM task_usage WHERE thread = ? ORDER BY run, task LIMIT ?)`},
+	{Query: `DELETE FROM task_usage WHERE thread = ? AND (run, task) IN (SELECT run, task FROM task_usage WHERE thread = ? ORDER BY run, task LIMIT ?)`,
+		rows: `task_usage WHERE thread = ?`},
 	{Query: `DELETE FROM effect_firing WHERE (effect_id, due, thread_id) IN
-		(SELECT effect_id, due, thread_id FROM effect_firing WHERE thread_id = ? AND thread_id <> '' LIMIT ?)`, ByID: true},
-	{Query: `DELETE FROM effect_args WHERE id IN (SELECT id FROM effect_args WHERE thread_id = ? LIMIT ?)`, ByID: true},
-	{Query: `DELETE FROM child_task WHERE id IN (SELECT id FROM child_task WHERE parent_id = ? LIMIT ?)`, ByID: true},
+		(SELECT effect_id, due, thread_id FROM effect_firing WHERE thread_id = ? AND thread_id <> '' LIMIT ?)`, ByID: true,
+		rows: `effect_firing WHERE thread_id = ? AND thread_id <> ''`},
+	{Query: `DELETE FROM effect_args WHERE id IN (SELECT id FROM effect_args WHERE thread_id = ? LIMIT ?)`, ByID: true, rows: `effect_args WHERE thread_id = ?`},
+	{Query: `DELETE FROM child_task WHERE id IN (SELECT id FROM child_task WHERE parent_id = ? LIMIT ?)`, ByID: true, rows: `child_task WHERE parent_id = ?`},
 }
 
 func ofThread(table, column string) PurgeSlice {
 	return PurgeSlice{Query: `DELETE FROM ` + table + ` WHERE thread = ? AND ` + column +
-		` IN (SELECT ` + column + ` FROM ` + table + ` WHERE thread = ? ORDER BY ` + column + ` LIMIT ?)`}
+		` IN (SELECT ` + column + ` FROM ` + table + ` WHERE thread = ? ORDER BY ` + column + ` LIMIT ?)`,
+		rows: table + ` WHERE thread = ?`}
+}
+
+// HasRows asks for each of PurgeSlices whether there are rows. Its parameters are the thread's key, or with ByID its id.
+var HasRows = hasRows()
+
+func hasRows() string {
+	var each []string
+	for _, slice := range PurgeSlices {
+		each = append(each, `EXISTS (SELECT 1 FROM `+slice.rows+`)`)
+	}
+	return `SELECT ` + strings.Join(each, ", ")
 }
