@@ -141,7 +141,7 @@ var _ = Describe("Firings of effects", func() {
 		late := And(HavePrefix("it could not begin within 500ms of its due time"), ContainSubstring(`Effect "never" does not exist`))
 		Expect(endedFiring(ctx, w, f)).To(And(HaveField("Status", store.FiringCanceled), HaveField("Error", late)))
 		Expect(w.Store.EffectSkips(ctx, f.EffectID, 10)).To(ConsistOf(And(HaveField("Due", f.Due), HaveField("ThreadID", id), HaveField("Reason", skeinv1.ReasonMissed), HaveField("Detail", late))))
-		Expect(told).To(Receive(Equal(fmt.Sprintf("%s: Missed of %d, new: true", f.Name, f.Due))))
+		Eventually(told).Should(Receive(Equal(fmt.Sprintf("%s: Missed of %d, new: true", f.Name, f.Due))))
 	})
 
 	It("wait while the queue of their thread is full", Label("EFF-04", "MSG-07"), func(ctx SpecContext) {
