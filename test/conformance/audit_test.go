@@ -39,10 +39,10 @@ func auditLog(dir string) string { return filepath.Join(dir, "audit.log") }
 
 // audited is a line of the audit log.
 type audited struct {
-	Verb, RequestURI string
-	User             struct{ Username string }
-	ObjectRef        struct{ Resource, Subresource, Namespace, Name string }
-	ResponseStatus   struct{ Code int }
+	Stage, Verb, RequestURI string
+	User                    struct{ Username string }
+	ObjectRef               struct{ Resource, Subresource, Namespace, Name string }
+	ResponseStatus          struct{ Code int }
 }
 
 var _ = Describe("The runtime API", Label("K8S-12"), func() {
@@ -77,6 +77,13 @@ var _ = Describe("The runtime API", Label("K8S-12"), func() {
 				HaveField("ObjectRef", And(HaveField("Resource", "threads"), HaveField("Subresource", subresource), HaveField("Name", t.Name)))))
 		}
 		Eventually(ctx, lines).Should(And(of("create", "queue", ""), of("get", "messages", "system:serviceaccount:"+t.Namespace+":reader"), of("update", "files", "")))
+		var wrote []audited
+		for _, one := range lines() {
+			if one.Verb == "update" && one.ObjectRef.Subresource == "files" {
+				wrote = append(wrote, one)
+			}
+		}
+		Expect(wrote).To(ConsistOf(HaveField("Stage", "ResponseComplete")), "the answer to a write begins when it has ended")
 		all, err := os.ReadFile(auditLog(filepath.Dir(manager.Dir)))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(all)).To(ContainSubstring(`"requestURI":"/apis/runtime.skein.dev/v1alpha1/searches"`))

@@ -5,9 +5,11 @@ import (
 	"context"
 	"time"
 
-	apiserverconfig "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	authunion "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
@@ -17,6 +19,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/apiserver/flow"
 )
@@ -79,18 +82,19 @@ func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Int
 		}
 	}
 	inner, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous:                          &apiserverconfig.AnonymousAuthConfig{Enabled: true}, // for health checks; it has no rights
 		TokenAccessReviewClient:            clients.AuthenticationV1(),
 		TokenAccessReviewTimeout:           reviewTimeout,
 		WebhookRetryBackoff:                genericoptions.DefaultAuthWebhookRetryBackoff(),
 		CacheTTL:                           answerTTL,
 		ClientCertificateCAContentProvider: clientCA,
-		RequestHeaderConfig:                headers,
 	}.New()
 	if err != nil {
 		return err
 	}
-	cfg.Authentication.Authenticator = limitReviews(inner)
+	fromProxy := group.NewAuthenticatedGroupAdder(newProxyAuthenticator(headers, clock.RealClock{}))
+	known := authunion.New(fromProxy, inner)
+	everyone := anonymous.NewAuthenticator(nil) // for health checks; it has no rights
+	cfg.Authentication.Authenticator = limitReviews(authunion.NewFailOnError(known, everyone))
 	return nil
 }
 
