@@ -93,5 +93,9 @@ func (s *Service) Open(ctx context.Context, id string) (*State, error) {
 	return &State{svc: s, id: id}, nil
 }
 
+// StateOf returns a thread that the caller has just read, for writes from outside a run. Open reads it once more, which on PostgreSQL takes
+// another round trip.
+func (s *Service) StateOf(t *store.Thread) *State { return &State{svc: s, id: t.ID} }
+
 // now returns microseconds since 1970.
 func (s *Service) now() int64 { return s.clock.Now().UnixMicro() }

@@ -59,8 +59,7 @@ func (l *Finder) openObject(ctx context.Context, obj *skeinv1.Thread) (*thread.S
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := l.Threads.Open(ctx, row.ID)
-	return st, row, err
+	return l.Threads.StateOf(row), row, nil
 }
 
 // whyNotStored returns the error for an object whose thread is not stored. nil is an object that is gone.
@@ -114,8 +113,7 @@ func (l *Finder) byID(ctx context.Context, namespace, name string) (*thread.Stat
 	if !within {
 		return nil, nil, store.ErrNotFound
 	}
-	st, err := l.Threads.Open(ctx, rows[0].ID)
-	return st, &rows[0], err
+	return l.Threads.StateOf(&rows[0]), &rows[0], nil
 }
 
 // Stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean

@@ -59,8 +59,7 @@ func (l *Finder) OpenMade(
 ) (*thread.State, *store.Thread, error) {
 	row, err := l.awaitStored(ctx, made)
 	if err == nil {
-		st, err := l.Threads.Open(ctx, row.ID)
-		return st, row, err
+		return l.Threads.StateOf(row), row, nil
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, nil, err
@@ -83,8 +82,7 @@ func (l *Finder) OpenMade(
 		// Room may have appeared since. Then the controller has stored the thread, and the object says so a little later.
 		row, err := l.rowOf(ctx, now)
 		if err == nil {
-			st, err := l.Threads.Open(ctx, row.ID)
-			return st, row, err
+			return l.Threads.StateOf(row), row, nil
 		}
 		refusal := refusalOf(now, reasons)
 		if refusal == nil || !errors.Is(err, store.ErrNotFound) {

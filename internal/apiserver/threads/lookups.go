@@ -52,9 +52,7 @@ func (h *Lookups) Get(c *call.Call) error {
 	case 1:
 		c.Row = &found[0]
 		c.Namespace = c.Row.Namespace // whose secrets are removed from the answer
-		if c.Thread, err = h.Threads.Open(ctx, c.Row.ID); err != nil {
-			return err
-		}
+		c.Thread = h.Threads.StateOf(c.Row)
 		return h.Records.write(c)
 	}
 	var texts []string

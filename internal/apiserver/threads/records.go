@@ -58,15 +58,11 @@ func (h *Records) Record(ctx context.Context, row *store.Thread) (*runtimev1.Thr
 // addRelated adds the first queued messages and the relationships to a record. They are not in the thread's row.
 func (h *Records) addRelated(ctx context.Context, row *store.Thread, r *runtimev1.ThreadRecord) error {
 	if row.Queued > 0 {
-		st, err := h.Threads.Open(ctx, row.ID)
-		if err != nil {
-			return err
-		}
 		adjust, err := membudget.Reserve(ctx, shownBytes)
 		if err != nil {
 			return err
 		}
-		waiting, err := st.QueuedMessages(ctx, store.MessageQuery{Limit: shownOfEach, MaxBytes: shownBytes})
+		waiting, err := h.Threads.StateOf(row).QueuedMessages(ctx, store.MessageQuery{Limit: shownOfEach, MaxBytes: shownBytes})
 		if err != nil {
 			return err
 		}

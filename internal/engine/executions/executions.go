@@ -47,10 +47,6 @@ func (s *Service) Attach(ctx context.Context, threadID string) (attached context
 
 // NewApart returns an execution apart from the runs of the thread. It has no tools if the thread's agent is not ready.
 func (s *Service) NewApart(ctx context.Context, t *store.Thread) (*codeexec.Execution, error) {
-	st, err := s.opts.Threads.Open(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
 	if _, err := s.opts.Threads.LoadEnv(ctx, t); err != nil {
 		return nil, err
 	}
@@ -60,7 +56,7 @@ func (s *Service) NewApart(ctx context.Context, t *store.Thread) (*codeexec.Exec
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, err
 	}
-	return s.New(ctx, t, st, agent, ""), nil
+	return s.New(ctx, t, s.opts.Threads.StateOf(t), agent, ""), nil
 }
 
 // WithExternal has do use an execution apart from the runs of the thread, and saves what code has changed. It implements
@@ -86,9 +82,5 @@ func (s *Service) AtRest(ctx context.Context, t *store.Thread, fence *store.Fenc
 	if _, err := s.opts.Threads.LoadEnv(ctx, t); err != nil && !errors.As(err, &unreadable) {
 		return nil, err
 	}
-	st, err := s.opts.Threads.Open(ctx, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	return s.New(ctx, t, st.WithFence(fence), agent, ""), nil
+	return s.New(ctx, t, s.opts.Threads.StateOf(t).WithFence(fence), agent, ""), nil
 }

@@ -139,6 +139,5 @@ func (s *Service) LivingThread(ctx context.Context, threadID string) (*store.Thr
 	if t.RetainedAt != 0 {
 		return nil, nil, store.ErrRetained
 	}
-	st, err := s.opts.Threads.Open(ctx, threadID)
-	return t, st, err
+	return t, s.opts.Threads.StateOf(t), nil
 }

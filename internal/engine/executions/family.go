@@ -27,10 +27,7 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	if err != nil || t.RootID != own.RootID || t.Namespace != own.Namespace || t.RetainedAt != 0 {
 		return nil, nil, fmt.Errorf("%w: there is no thread %s among the parents and children of this one", store.ErrNotFound, threadID)
 	}
-	st, err := s.opts.Threads.Open(ctx, t.ID)
-	if err != nil {
-		return nil, nil, err
-	}
+	st := s.opts.Threads.StateOf(t)
 	// Load its secrets before any of its code runs, so that they are redacted (ENV-03).
 	if _, err := s.opts.Threads.LoadEnv(ctx, t); err != nil {
 		return nil, nil, err

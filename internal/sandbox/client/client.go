@@ -175,6 +175,12 @@ type stream struct {
 	ctx    context.Context
 }
 
+// requestBody is the body of a request: what is read, and the pipe that is closed with it.
+type requestBody struct {
+	io.Reader
+	io.Closer
+}
+
 // refusedError is an answer of the supervisor other than 200. None of the code ran.
 type refusedError struct {
 	status int
@@ -206,7 +212,12 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	in, out := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, in)
+	first, err := protocol.NewFrame(protocol.TypeOpen, open)
+	var req *http.Request
+	if err == nil {
+		// The pipe is for the frames that follow: through it, the first one would need a goroutine.
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost, c.url, requestBody{io.MultiReader(first, in), in})
+	}
 	if err != nil {
 		stop()
 		cancel(err)
@@ -220,12 +231,6 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	// The transport checks the context only between two pieces of the request's body, and waits for the pieces here.
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	s := &stream{pipe: out, ctx: ctx, cancel: func(cause error) { stop(); cancel(cause) }}
-	sent := protocol.NewConn(nil, out, nil)
-	go func() {
-		if err := sent.Write(protocol.TypeOpen, open); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			_ = out.CloseWithError(err)
-		}
-	}()
 	resp, err := c.roundTrip(req)
 	if err != nil {
 		err = c.refusal(ctx, err)

@@ -8,6 +8,7 @@ package protocol
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -137,6 +138,10 @@ func noEOF(err error) error {
 	return err
 }
 
+// ReadBuffer is the size of the buffer of what reads frames. Most frames are smaller, and the contents of larger ones are read past the
+// buffer. Each execution takes a few of them, which are most of the garbage of an execution when they are larger.
+const ReadBuffer = 4 << 10
+
 // Conn reads and writes frames. One goroutine may read; any number may write.
 type Conn struct {
 	r     *bufio.Reader
@@ -145,9 +150,13 @@ type Conn struct {
 	flush func() error
 }
 
-// NewConn returns a Conn. flush may be nil.
+// NewConn returns a Conn. r is nil for a Conn that only writes, and flush may be nil.
 func NewConn(r io.Reader, w io.Writer, flush func() error) *Conn {
-	return &Conn{r: bufio.NewReaderSize(r, 32<<10), w: w, flush: flush}
+	c := &Conn{w: w, flush: flush}
+	if r != nil {
+		c.r = bufio.NewReaderSize(r, ReadBuffer)
+	}
+	return c
 }
 
 // Read reads a frame.
@@ -188,32 +197,41 @@ func (c *Conn) Write(t Type, content []byte) error { return c.WriteParts(t, cont
 
 // WriteParts writes a frame whose content is head followed by body, without copying a large body.
 func (c *Conn) WriteParts(t Type, head, body []byte) error {
-	if size := len(head) + len(body); size+1 > t.maxSize() {
-		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", size, MaxFrame>>20)
+	if err := t.checkSize(len(head) + len(body)); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return writeFrame(c.w, t, head, body, c.flush)
 }
 
+// NewFrame returns a reader of one frame. It does not copy a large content. The content must not change until it has been read.
+func NewFrame(t Type, content []byte) (io.Reader, error) {
+	if err := t.checkSize(len(content)); err != nil {
+		return nil, err
+	}
+	first, rest := parts(t, nil, content)
+	if rest == nil {
+		return bytes.NewReader(first), nil
+	}
+	return io.MultiReader(bytes.NewReader(first), bytes.NewReader(rest)), nil
+}
+
+// checkSize returns an error when the content of a frame is too large for the type of the frame.
+func (t Type) checkSize(size int) error {
+	if size+1 > t.maxSize() {
+		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", size, MaxFrame>>20)
+	}
+	return nil
+}
+
 func writeFrame(w io.Writer, t Type, head, body []byte, flush func() error) error {
-	if len(head) > maxSmallFrame {
-		head, body = nil, append(head, body...)
-	}
-	// A small frame is one write: one system call on a pipe, one DATA frame on HTTP/2.
-	content := body
-	raw := make([]byte, headerSize, headerSize+len(head)+min(len(body), maxSmallFrame))
-	binary.BigEndian.PutUint32(raw, uint32(len(head)+len(body)+1))
-	raw[4] = byte(t)
-	raw = append(raw, head...)
-	if len(raw)+len(content) <= headerSize+maxSmallFrame {
-		raw, content = append(raw, content...), nil
-	}
-	if _, err := w.Write(raw); err != nil {
+	first, rest := parts(t, head, body)
+	if _, err := w.Write(first); err != nil {
 		return err
 	}
-	if content != nil {
-		if _, err := w.Write(content); err != nil {
+	if rest != nil {
+		if _, err := w.Write(rest); err != nil {
 			return err
 		}
 	}
@@ -221,6 +239,22 @@ func writeFrame(w io.Writer, t Type, head, body []byte, flush func() error) erro
 		return nil
 	}
 	return flush()
+}
+
+// parts returns a frame in the pieces in which it is written. A small frame is one piece: one system call on a pipe, one DATA frame on HTTP/2.
+// rest is nil then.
+func parts(t Type, head, body []byte) (first, rest []byte) {
+	if len(head) > maxSmallFrame {
+		head, body = nil, append(head, body...)
+	}
+	first = make([]byte, headerSize, headerSize+len(head)+min(len(body), maxSmallFrame))
+	binary.BigEndian.PutUint32(first, uint32(len(head)+len(body)+1))
+	first[4] = byte(t)
+	first = append(first, head...)
+	if len(first)+len(body) <= headerSize+maxSmallFrame {
+		return append(first, body...), nil
+	}
+	return first, body
 }
 
 // Copy passes on a frame whose header was read from r, without holding it in memory.

@@ -175,7 +175,7 @@ func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.in, p.out, p.outEnd = in, bufio.NewReaderSize(out, 32<<10), out
+	p.in, p.out, p.outEnd = in, bufio.NewReaderSize(out, protocol.ReadBuffer), out
 	p.wait = sync.OnceValue(func() error { return s.Wait(cmd) })
 	if err := s.Start(cmd); err != nil {
 		return nil, err

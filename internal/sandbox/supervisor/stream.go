@@ -63,7 +63,7 @@ func (s *Server) handler() http.Handler {
 
 // stream serves one isolate: it passes the Open to a child, and frames in both directions until one side ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	body := bufio.NewReaderSize(r.Body, 32<<10)
+	body := bufio.NewReaderSize(r.Body, protocol.ReadBuffer)
 	header, limits, err := readOpen(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
