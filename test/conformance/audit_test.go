@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -60,6 +62,10 @@ var _ = Describe("The runtime API", Label("K8S-12"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = direct.Thread(t.Namespace, t.Name).Messages(ctx, runtimeclient.MessageOptions{})
 		Expect(err).NotTo(HaveOccurred())
+		stranger, err := cluster.Direct(ctx, manager, "no-token")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = stranger.Thread(t.Namespace, t.Name).WriteFile(ctx, "/note", bytes.NewReader([]byte(canary)), runtimeclient.WriteFileOptions{})
+		Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
 		lines := func() (list []audited) {
 			data, err := os.ReadFile(auditLog(filepath.Dir(manager.Dir)))
 			Expect(err).NotTo(HaveOccurred())
@@ -77,13 +83,14 @@ var _ = Describe("The runtime API", Label("K8S-12"), func() {
 				HaveField("ObjectRef", And(HaveField("Resource", "threads"), HaveField("Subresource", subresource), HaveField("Name", t.Name)))))
 		}
 		Eventually(ctx, lines).Should(And(of("create", "queue", ""), of("get", "messages", "system:serviceaccount:"+t.Namespace+":reader"), of("update", "files", "")))
-		var wrote []audited
-		for _, one := range lines() {
-			if one.Verb == "update" && one.ObjectRef.Subresource == "files" {
-				wrote = append(wrote, one)
+		Eventually(ctx, func() (wrote []string) { // the answer to a write begins when it has ended, so there is one entry
+			for _, one := range lines() {
+				if one.Verb == "update" && one.ObjectRef.Subresource == "files" {
+					wrote = append(wrote, fmt.Sprint(one.Stage, " ", one.ResponseStatus.Code))
+				}
 			}
-		}
-		Expect(wrote).To(ConsistOf(HaveField("Stage", "ResponseComplete")), "the answer to a write begins when it has ended")
+			return wrote
+		}).Should(ConsistOf("ResponseComplete 201", "ResponseStarted 401"))
 		all, err := os.ReadFile(auditLog(filepath.Dir(manager.Dir)))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(all)).To(ContainSubstring(`"requestURI":"/apis/runtime.skein.dev/v1alpha1/searches"`))

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -68,12 +69,17 @@ var _ = Describe("whom the API server lets us believe", Label("K8S-04"), func() 
 			r.Header.Set("X-Remote-User", "bob")
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 			resp, ok, err := cfg.Authentication.Authenticator.AuthenticateRequest(r)
-			Expect(err).NotTo(HaveOccurred())
+			if err != nil {
+				return "refused"
+			}
 			Expect(ok).To(BeTrue())
+			Expect(resp.User.GetGroups()).To(ContainElement(user.AllAuthenticated))
 			return resp.User.GetName()
 		}
 		Expect(who(proxyCert)).To(Equal("bob"), "whom the front proxy names")
 		Expect(who(userCert)).To(Equal("ada"), "what anybody else names counts for nothing")
+		_, foreign := authorityAndClient("front-proxy")
+		Expect(who(foreign)).To(Equal("refused"), "a certificate that nobody has signed whom the API server names")
 
 		published.Data["client-ca-file"] = "no certificate"
 		Expect(delegateAuthentication(cfg, clients)).To(MatchError(And(ContainSubstring("client-ca-file"), Not(ContainSubstring("Role")))))

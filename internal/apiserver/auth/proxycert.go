@@ -19,7 +19,7 @@ const maxProxyCertificates = 100
 // proxyAuthenticator takes the user of a request from the headers of the front proxy, which is the API server. Its client certificate must be
 // valid, as headerrequest.NewDynamicVerifyOptionsSecure requires.
 //
-// All requests of an API server come with one certificate, and its signature takes a twelfth of what the manager spends on a run of code.
+// All requests of an API server come with one certificate, and verifying it was a tenth of what the manager spends on a run of code.
 // So a certificate that was valid is not verified again for answerTTL, as the API server's answers about tokens and rights are not asked for again.
 // A certificate that has been refused is verified each time.
 type proxyAuthenticator struct {
@@ -64,7 +64,7 @@ func (a *proxyAuthenticator) remember(r *http.Request) (*authenticator.Response,
 func hashOf(s *tls.ConnectionState) (h [sha256.Size]byte) {
 	all := sha256.New()
 	for _, c := range s.PeerCertificates {
-		all.Write(c.Raw) // each begins with its length (X.690, 8.1)
+		all.Write(c.Raw) // DER says how long each one is (X.690, 8.1), so two lists never give the same bytes
 	}
 	all.Sum(h[:0])
 	return h

@@ -45,6 +45,7 @@ func limitReviews(inner authenticator.Request) authenticator.Request {
 
 // AuthenticateRequest implements authenticator.Request.
 func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	growStack()
 	if !hasToken(r) {
 		return l.Request.AuthenticateRequest(r)
 	}

@@ -22,21 +22,16 @@ const AnnotationRefused = "skein.dev/flow-control"
 // Requests with headers that are too large do not reach the filters.
 func (c *Control) WrapChain(handler http.Handler, build func(http.Handler) http.Handler) http.Handler {
 	chain := build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		growStack() // the filters answer requests with a deadline in another goroutine
 		if f := filteringOf(r.Context()); f != nil {
 			f.passed.Store(true)
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	filtered := c.boundHeader(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return c.boundHeader(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := &filtering{}
 		w = responsewriter.WrapForHTTP1Or2(&filteredWriter{ResponseWriter: w, request: r, state: f, refuse: c.refuse})
 		chain.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), filteringKey{}, f)))
 	}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		growStack()
-		filtered.ServeHTTP(w, r)
-	})
 }
 
 // filtering is what happened to a request in the filters. The filters may run in another goroutine than the one that answers.

@@ -175,10 +175,30 @@ type stream struct {
 	ctx    context.Context
 }
 
-// requestBody is the body of a request: what is read, and the pipe that is closed with it.
+// requestBody is the body of a request: a first frame, and then what is written into a pipe. The first frame has no writer, because that would need a
+// goroutine.
 type requestBody struct {
 	io.Reader
-	io.Closer
+	pipe   *io.PipeReader
+	closed atomic.Bool
+}
+
+func newRequestBody(first io.Reader, pipe *io.PipeReader) *requestBody {
+	return &requestBody{Reader: io.MultiReader(first, pipe), pipe: pipe}
+}
+
+// Read implements io.Reader. A closed body gives no bytes, so that a transport which tries a request again cannot send the first frame twice.
+func (b *requestBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return b.Reader.Read(p)
+}
+
+// Close implements io.Closer.
+func (b *requestBody) Close() error {
+	b.closed.Store(true)
+	return b.pipe.Close()
 }
 
 // refusedError is an answer of the supervisor other than 200. None of the code ran.
@@ -215,8 +235,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	first, err := protocol.NewFrame(protocol.TypeOpen, open)
 	var req *http.Request
 	if err == nil {
-		// The pipe is for the frames that follow: through it, the first one would need a goroutine.
-		req, err = http.NewRequestWithContext(ctx, http.MethodPost, c.url, requestBody{io.MultiReader(first, in), in})
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost, c.url, newRequestBody(first, in))
 	}
 	if err != nil {
 		stop()

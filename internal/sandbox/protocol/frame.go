@@ -138,9 +138,10 @@ func noEOF(err error) error {
 	return err
 }
 
-// ReadBuffer is the size of the buffer of what reads frames. Most frames are smaller, and the contents of larger ones are read past the
-// buffer. Each execution takes a few of them, which are most of the garbage of an execution when they are larger.
-const ReadBuffer = 4 << 10
+// ReadBuffer is the size of the buffer of what reads frames. Most frames are much smaller, and the contents of larger ones are read past the
+// buffer. Each execution takes a few buffers, which are most of its garbage. With a quarter of this size, 9,000 reports took a fifth more of a
+// processor (ADR 87).
+const ReadBuffer = 16 << 10
 
 // Conn reads and writes frames. One goroutine may read; any number may write.
 type Conn struct {
@@ -247,11 +248,16 @@ func parts(t Type, head, body []byte) (first, rest []byte) {
 	if len(head) > maxSmallFrame {
 		head, body = nil, append(head, body...)
 	}
-	first = make([]byte, headerSize, headerSize+len(head)+min(len(body), maxSmallFrame))
+	small := len(head)+len(body) <= maxSmallFrame
+	room := headerSize + len(head)
+	if small {
+		room += len(body)
+	}
+	first = make([]byte, headerSize, room)
 	binary.BigEndian.PutUint32(first, uint32(len(head)+len(body)+1))
 	first[4] = byte(t)
 	first = append(first, head...)
-	if len(first)+len(body) <= headerSize+maxSmallFrame {
+	if small {
 		return append(first, body...), nil
 	}
 	return first, body

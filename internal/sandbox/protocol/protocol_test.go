@@ -29,6 +29,15 @@ var _ = Describe("frames", func() {
 		large := bytes.Repeat([]byte("0123456789"), 200_000)
 		Expect(out.Write(protocol.TypeReport, large)).To(Succeed())
 		Expect(out.Write(protocol.TypeStarted, nil)).To(Succeed())
+		for t, content := range map[protocol.Type][]byte{protocol.TypeReport: large, protocol.TypeLog: []byte("small")} {
+			read, err := protocol.NewFrame(t, content)
+			Expect(err).NotTo(HaveOccurred())
+			frame, err := io.ReadAll(read)
+			Expect(err).NotTo(HaveOccurred())
+			var written bytes.Buffer
+			Expect(protocol.NewConn(nil, &written, nil).Write(t, content)).To(Succeed())
+			Expect(bytes.Equal(frame, written.Bytes())).To(BeTrue())
+		}
 		in := protocol.NewConn(iotest.OneByteReader(bytes.NewReader(wire.Bytes())), nil, nil)
 		t, content, err := in.Read()
 		Expect(err).NotTo(HaveOccurred())
@@ -162,5 +171,7 @@ var _ = Describe("messages", func() {
 		_, err := o.Encode()
 		Expect(err).To(MatchError(ContainSubstring("at most 40 MiB")))
 		Expect(protocol.NewConn(nil, io.Discard, nil).Write(protocol.TypeLog, make([]byte, 1<<20))).To(MatchError(ContainSubstring("too large")))
+		_, err = protocol.NewFrame(protocol.TypeLog, make([]byte, 1<<20))
+		Expect(err).To(MatchError(ContainSubstring("too large")))
 	})
 })

@@ -164,7 +164,7 @@ func (o *opening) send(w io.Writer) error {
 	head = o.limits.Append(append(head, byte(o.header.Type)))
 	rest := o.header.Size - protocol.LimitsSize
 	if rest <= 64<<10 {
-		// Small enough for one write, and so for one read of the child.
+		// Small enough for one write.
 		whole := make([]byte, len(head)+rest)
 		copy(whole, head)
 		if _, err := io.ReadFull(o.rest, whole[len(head):]); err != nil {
