@@ -6,11 +6,11 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	inboxOldest = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "skein_inbox_oldest_seconds",
-		Help: "Age of the oldest inbox item that waits and is not delayed; 0 when none waits.",
+		Help: "Age of the oldest inbox item that waits, calls of hooks left out; 0 when none waits.",
 	})
 	inboxItems = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "skein_inbox_items",
-		Help: "Inbox items of all threads that wait and are not delayed.",
+		Help: "Inbox items that wait: not delayed, and of threads that are not parked, retained or being deleted.",
 	})
 	storeBytes = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "skein_store_bytes",

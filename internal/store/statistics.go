@@ -4,7 +4,8 @@ import "context"
 
 // StatisticsStore says how large the store is, and what waits in it, over all threads.
 type StatisticsStore interface {
-	// Statistics reads what waits, and the size of the database. It is cheap: it reads as many rows as items wait.
+	// Statistics reads what waits, and the size of the database. It is cheap: it reads the items that wait, and
+	// the heads of threads that have work.
 	Statistics(ctx context.Context) (*Statistics, error)
 	// Count begins a count of what grows with use.
 	Count() Count
@@ -23,8 +24,9 @@ type Count interface {
 
 // Statistics are what a StatisticsStore knows at a moment.
 type Statistics struct {
-	// InboxItems is how many items wait in inboxes and are not delayed. OldestItem is when the oldest of them was added, in
-	// microseconds; 0 when there is none.
+	// InboxItems is how many items wait in inboxes: those that are not delayed, of threads that are not parked, retained or being deleted.
+	// OldestItem is when the oldest of them was added, in microseconds; 0 when there is none. Calls of hooks count as items, but not for
+	// OldestItem: that of after_thread_created waits for as long as the agent does not exist.
 	InboxItems, OldestItem int64
 	// Bytes is the size of the database.
 	Bytes int64

@@ -277,7 +277,7 @@ var _ = Describe("Traces", Serial, Label("K8S-06"), func() {
 				`skein_model_calls_total{model="model",namespace="` + ns + `",outcome="success",provider="scripted"} 2`,
 				`skein_tool_calls_total{namespace="` + ns + `",status="success",tool="look"} 1`,
 				"skein_store_commit_duration_seconds_count ", "skein_store_commit_transactions_count ",
-				"skein_inbox_oldest_seconds ", // a while later more than 0: the orphan may have a hook, which waits until its agent is known
+				"skein_inbox_items 1\n", "skein_inbox_oldest_seconds 0\n", // the orphan may have a hook, which waits until its agent is known, and has no age
 				"skein_store_bytes ", "skein_contents_bytes ", `skein_threads{namespace="` + ns + `"} 3`, `skein_store_rows{table="message"} `, "skein_engine_lease_losses_total 0",
 				`skein_runs_total{namespace="` + ns + `",status="failed"} 1`, `skein_run_duration_seconds_count{status="succeeded"} 2`, `skein_run_duration_seconds_count{status="failed"} 1`,
 				`skein_model_calls_total{model="model",namespace="` + ns + `",outcome="status",provider="scripted"} 1`,

@@ -140,6 +140,7 @@ var Queries = map[string]struct {
 	"digest used":        {queries.DigestUsed, 1},
 	"work namespaces":    {queries.WorkNamespaces, 0},
 	"work":               {queries.Work, 6},
+	"waiting items":      {queries.WaitingItems, 0},
 	"wakes":              {queries.Wakes, 2},
 	"held in":            {queries.DelayedIn, 1},
 	"end delays":         {queries.EndDelays, 1},

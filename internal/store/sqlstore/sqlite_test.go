@@ -195,8 +195,8 @@ var _ = Describe("SQLite's plans", func() {
 			Expect(err).NotTo(HaveOccurred(), name)
 			for _, step := range plan {
 				// "n" is the list of namespaces itself, "ended" that of terminated threads, "c" what the parts of the query find,
-				// and "tree" the threads that the query has found. The newest threads are read from their index.
-				allowed := step == "SCAN n" || step == "SCAN ended" || step == "SCAN c" || step == "SCAN tree" || step == "SCAN a USING INDEX thread_head_activity" || !strings.HasPrefix(step, "SCAN")
+				// and "tree" the threads that the query has found. The newest threads are read from their index, and those with work from theirs.
+				allowed := step == "SCAN n" || step == "SCAN h USING COVERING INDEX thread_head_work" || step == "SCAN ended" || step == "SCAN c" || step == "SCAN tree" || step == "SCAN a USING INDEX thread_head_activity" || !strings.HasPrefix(step, "SCAN")
 				Expect(allowed).To(BeTrue(), "%s: %v", name, plan)
 			}
 		}
@@ -219,6 +219,13 @@ var _ = Describe("SQLite's plans", func() {
 		plan, err := s.Plan(ctx, sqlstore.Queries["files direct"].Text, nil, nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(plan).To(ContainElement("SEARCH f USING PRIMARY KEY (thread=? AND parent=?)"))
+	})
+
+	It("find what waits by the threads that have work, and pass over the inboxes of all others", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		plan, err := s.Plan(ctx, sqlstore.Queries["waiting items"].Text)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan).To(HaveExactElements("SCAN h USING COVERING INDEX thread_head_work", "SEARCH i USING PRIMARY KEY (thread=?)"))
 	})
 
 	It("find the firings to claim without sorting those that were recorded together, and their keys in the index alone", func(ctx SpecContext) {

@@ -5,8 +5,15 @@ import (
 	"strings"
 )
 
-// WaitingItems counts the inbox items that wait and are not delayed, and finds the oldest.
-const WaitingItems = `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM inbox WHERE held_until = 0`
+// WaitingItems counts the inbox items that wait, and says when the oldest of them was added. An item waits when it is not delayed and its thread
+// has work: no replica takes the items of a thread that is parked, retained or being deleted, for however long they stay. The age leaves out calls of
+// hooks: that of after_thread_created waits until the agent exists, which the condition of the Thread reports already. Messages to such a Thread count.
+//
+// It reads the index of threads with work and the items of these, so that neither idle threads nor the inboxes of retained ones cost anything. SQLite
+// would begin with all items; a cross join keeps the order. PostgreSQL chooses by its own estimates.
+const WaitingItems = `SELECT COUNT(*), COALESCE(MIN(CASE WHEN i.kind <> 'hook' THEN i.created_at END), 0)
+	FROM thread_head h CROSS JOIN inbox i
+	WHERE h.work_since IS NOT NULL AND i.thread = h.thread AND i.held_until = 0`
 
 // Counted is a table that grows with use. Its rows are counted in slices, in the order of an index that has little of what the rows have. The
 // two columns of the key are the first of that index, and no two rows have the same.
