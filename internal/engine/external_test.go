@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/executions"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -91,6 +92,23 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(e.Terminate(ctx, parent, "x")).To(Succeed())
 		Expect(e.NotifyParent(ctx, child, "", "x")).To(MatchError(store.ErrTerminated), "it went with its parent")
 	})
+
+	DescribeTable("says that the parent of an orphan takes no more messages", Label("SUB-05", "THR-07"), func(ctx SpecContext, remove func(ctx context.Context, id string) error) {
+		w.Definitions.Put("a")
+		e, _ := start(w)
+		parent := makeThread(ctx, w, "a")
+		child := makeThread(ctx, w, "a", func(n *thread.NewThread) {
+			n.ParentID, n.Reference, n.Child = parent, "ref", &store.Child{Name: "helper"}
+		})
+		Expect(remove(ctx, parent)).To(Succeed())
+		Expect(e.NotifyParent(ctx, child, "key", "halfway")).To(MatchError(executions.ErrParentTerminated))
+	},
+		Entry("that was deleted", func(ctx context.Context, id string) error {
+			_, err := w.Store.PurgeThread(ctx, id)
+			return err
+		}),
+		Entry("whose data is retained", func(ctx context.Context, id string) error { return w.Store.Apply(ctx, id, nil, &store.Retain{}) }),
+		Entry("that is being deleted", func(ctx context.Context, id string) error { return w.Store.MarkDeleted(ctx, id, id) }))
 
 	It("cannot replace a termination with a status", Label("SUB-05", "THR-05"), func(ctx SpecContext) {
 		w.Definitions.Put("a")

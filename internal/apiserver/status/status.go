@@ -74,7 +74,7 @@ func Of(ctx context.Context, name string, err error) *apierrors.StatusError {
 	case errors.As(err, &method):
 		return methodStatus(name, method)
 	case errors.Is(err, executions.ErrParentTerminated):
-		return terminated(name, "the parent of this thread is terminated and takes no more messages")
+		return terminated(name, "the parent of this thread is terminated or deleted, and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):
 		what := "the queue is full of user messages: send the message again once the thread has taken one"
 		if errors.Is(err, store.ErrInboxFull) {

@@ -226,10 +226,14 @@ func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) err
 	}
 	// The transaction contains nothing else, since the child's own rows do not change. The fence is checked all the
 	// same.
-	return l.state.Apply(ctx, &store.Enqueue{
+	err = l.state.Apply(ctx, &store.Enqueue{
 		To: l.thread.ParentID, Bounded: true,
 		Item: store.InboxItem{Key: "notify:" + key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
 	})
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) { // this thread was left when its parent was deleted
+		return ErrParentTerminated
+	}
+	return err
 }
 
 func (l *lifecycleOf) name() string {

@@ -56,7 +56,8 @@ func (s *Service) QueueTool(ctx context.Context, threadID, key, name string, arg
 }
 
 // NotifyParent queues a silent message on the parent of a thread (SUB-05). A repeat under the same key is queued
-// once. It returns store.ErrTerminated when the thread is terminated, and ErrParentTerminated when its parent is.
+// once. It returns store.ErrTerminated when the thread is terminated, and ErrParentTerminated when its parent is, or was
+// deleted.
 func (s *Service) NotifyParent(ctx context.Context, threadID, key, content string) error {
 	t, st, err := s.LivingThread(ctx, threadID)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Service) NotifyParent(ctx context.Context, threadID, key, content strin
 }
 
 // ErrParentTerminated reports that the parent of a thread takes no more messages.
-var ErrParentTerminated = errors.New("the parent of the thread is terminated and takes no more messages")
+var ErrParentTerminated = errors.New("the parent of the thread is terminated or deleted, and takes no more messages")
 
 // statusTries bounds how often SetStatus tries again after the thread has changed concurrently.
 const statusTries = 20
