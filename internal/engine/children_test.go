@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -167,33 +166,6 @@ var _ = Describe("Subagents", func() {
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: re: one",
 			"assistant: re: one", "assistant ->subagent_message", "tool subagent_message success: re: two", "assistant: re: two"}))
 		Expect(told(ctx, w, c.ID)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
-	})
-
-	It("hands files down and up with paths of the receiver", Label("FIL-07"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *definition.Agent) {
-			a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"}
-		}, enginetest.Script(
-			enginetest.Call("read_file", map[string]any{"path": "/attachments/orders.csv"}),
-			enginetest.Call("write_file", map[string]any{"path": "/report.txt", "content": `seen: {{toolResult "read_file"}}`}),
-			enginetest.Call("finish", map[string]any{"message": "see the report", "attachments": []string{"/report.txt"}})))
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinFiles), subagents(kind(true, false)), enginetest.Script(
-			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("subagent_create", map[string]any{
-				"agent": "helper", "message": "check", "attachments": []string{"/orders.csv"}})}},
-			enginetest.Call("read_file", map[string]any{"path": "/attachments/report.txt"}),
-			enginetest.Say(`{{toolResult "read_file"}}`)))
-		start(w)
-		id := makeThread(ctx, w, "parent")
-		st, err := w.Threads.Open(ctx, id)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = st.WriteFile(ctx, "/orders.csv", strings.NewReader("a,b"), thread.WriteFileOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		send(ctx, w, id, "go")
-		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
-		lines := told(ctx, w, id)
-		Expect(lines[len(lines)-1]).To(Equal("assistant: seen: a,b"))
-		msgs, err := w.Messages(ctx, id)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(msgs[2].Attachments).To(HaveExactElements(HaveField("Path", "/attachments/report.txt")))
 	})
 
 	It("tells the parent of a child that fails, and the parent goes on", Label("SUB-04"), func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package stop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -94,8 +95,8 @@ func wantsAnswer(item store.InboxItem) bool {
 	return item.Kind == store.InboxMessage && json.Unmarshal(item.Payload, &m) == nil && !m.Silent
 }
 
-// handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
-// result is sent without them.
+// handUp copies files of a child to its parent (FIL-07). When the parent cannot take them, the note says why, and the
+// result is sent without them. An error means that a later attempt may succeed: the child's run goes on until it does.
 func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
 	if len(paths) == 0 {
 		return nil, "", nil
@@ -105,14 +106,16 @@ func (s *Service) handUp(ctx context.Context, child *store.Thread, paths []strin
 		return nil, "", err
 	}
 	parent, err := s.opts.Threads.Open(ctx, child.ParentID)
-	if err != nil {
-		return nil, "", store.IgnoreNotFound(err)
+	if err == nil {
+		copied, err = parent.CopyFilesFrom(ctx, from, paths)
 	}
-	copied, err = parent.CopyFilesFrom(ctx, from, paths)
-	if thread.IsInvalid(err) {
+	switch {
+	case err == nil:
+		return copied, "", nil
+	case thread.IsInvalid(err), errors.Is(err, store.ErrQuota), errors.Is(err, store.ErrFolder), errors.Is(err, store.ErrNotFolder):
 		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
 	}
-	return copied, "", err
+	return nil, "", store.IgnoreGone(err) // a parent that is gone or retained does not get the result either
 }
 
 // unansweredResults returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
