@@ -2,11 +2,14 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -48,6 +51,67 @@ var _ = Describe("A thread whose object was deleted", Label("THR-09", "K8S-05"),
 			Expect(calls.begun).NotTo(Receive(), "the next manager called the model again")
 		})
 	}
+})
+
+var _ = Describe("The subagents of a thread that is retained", Label("THR-09", "SUB-08"), func() {
+	var w *enginetest.World
+	BeforeEach(func() {
+		w = newWorld()
+		w.Definitions.Put("parent", func(a *definition.Agent) {
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true}}
+			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinSubagents})
+		}, enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
+			enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "check"})}}))
+	})
+	// waiting makes a thread that waits for its child.
+	waiting := func(ctx context.Context) (id, child string) {
+		GinkgoHelper()
+		id = makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }).Should(Equal(store.RunWaiting))
+		children, err := w.Store.Children(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(children).To(HaveLen(1))
+		return id, children[0].ID
+	}
+	retain := func(ctx context.Context, id string) {
+		GinkgoHelper()
+		Expect(w.Store.Apply(ctx, id, nil, &store.Retain{})).To(Succeed())
+		Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", skeinv1.ReasonThreadDeleted)))
+	}
+	finishes := func(ctx context.Context, child string) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			t, err := w.Store.Thread(ctx, child)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonSessionEnded))
+		}).Should(Succeed())
+		Expect(told(ctx, w, child)).To(Equal([]string{"user: check", "assistant: checked"}))
+		Expect(lastRun(ctx, w, child).Status).To(Equal(store.RunSucceeded))
+	}
+
+	It("begin their work", func(ctx SpecContext) {
+		e, _ := start(w)
+		id, child := waiting(ctx)
+		retain(ctx, id)
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("checked"))) // not before, so that it cannot have begun
+		e.Wake(child)
+		finishes(ctx, child)
+	})
+
+	It("continue their work under another lease", func(ctx SpecContext) {
+		var retained atomic.Bool
+		w.Models = patient{w.Models, "child", func(context.Context) bool { return retained.Load() }}
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("checked")))
+		_, stop := start(w)
+		id, child := waiting(ctx)
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, child).Status }).Should(Equal(store.RunRunning))
+		stop()
+		retain(ctx, id)
+		retained.Store(true)
+		start(w)
+		finishes(ctx, child)
+	})
 })
 
 // hanging has calls of one model, by its name, end with their context only.
