@@ -267,8 +267,17 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Client.Update(ctx, t)).To(Succeed())
 	}
 
+	// orphaned does to a Thread that is deleted in the foreground what the API server does when it is deleted once more, with
+	// --cascade=orphan.
+	orphaned := func(ctx context.Context, t *skeinv1.Thread) {
+		GinkgoHelper()
+		controllerutil.RemoveFinalizer(Get(ctx, e, t), metav1.FinalizerDeleteDependents)
+		controllerutil.AddFinalizer(t, metav1.FinalizerOrphanDependents)
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+	}
+
 	DescribeTable("goes after the objects of its children only when it is deleted in the foreground, also when the garbage collector has not seen them", Label("THR-09"),
-		func(ctx SpecContext, foreground, seen bool) {
+		func(ctx SpecContext, foreground, seen, orphan bool) {
 			const foreign = "example.com/keeps"
 			all, subs := generations(ctx)
 			root, child, sub := all[0], Get(ctx, e, all[1]), subs[0]
@@ -284,6 +293,10 @@ var _ = Describe("The thread controller", func() {
 			if !seen {
 				collected(ctx, root)
 			}
+			if orphan {
+				orphaned(ctx, root)
+			}
+			waits := foreground && !orphan
 			for _, t := range []*skeinv1.Thread{root, child, all[2], child, root} {
 				Reconcile(ctx, r, t)
 			}
@@ -294,19 +307,20 @@ var _ = Describe("The thread controller", func() {
 				return !gone(ctx, root) && controllerutil.ContainsFinalizer(root, skeinv1.Finalizer)
 			}
 			for _, o := range []client.Object{child, sub} {
-				Expect(held()).To(Equal(foreground), "%T", o)
+				Expect(held()).To(Equal(waits), "%T", o)
 				Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 				o.SetFinalizers(nil)
 				Expect(e.Client.Update(ctx, o)).To(Succeed())
 			}
-			if foreground && seen {
+			if waits && seen {
 				collected(ctx, root)
 			}
 			Expect(held()).To(BeFalse())
 		},
-		Entry("in the foreground", true, true),
-		Entry("in the foreground, and the garbage collector sees no dependents", true, false),
-		Entry("in the background", false, true),
+		Entry("in the foreground", true, true, false),
+		Entry("in the foreground, and the garbage collector sees no dependents", true, false, false),
+		Entry("in the foreground, and then once more with orphaned children", true, true, true),
+		Entry("in the background", false, true, false),
 	)
 
 	It("goes after the Thread of a child that others have deleted with its Subagent", Label("THR-09"), func(ctx SpecContext) {

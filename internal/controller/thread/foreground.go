@@ -53,14 +53,18 @@ func (f *foreground) seen() predicate.Predicate {
 	})
 }
 
-// note notes a Thread if it is deleted in the foreground.
+// note notes a Thread if it is deleted in the foreground. It forgets one that was deleted once more with orphaned dependents: the API
+// server then puts the one finalizer in the place of the other.
 func (f *foreground) note(o client.Object) {
-	if o.GetDeletionTimestamp().IsZero() || !controllerutil.ContainsFinalizer(o, metav1.FinalizerDeleteDependents) {
+	orphans := controllerutil.ContainsFinalizer(o, metav1.FinalizerOrphanDependents)
+	if o.GetDeletionTimestamp().IsZero() || !orphans && !controllerutil.ContainsFinalizer(o, metav1.FinalizerDeleteDependents) {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.of(o.GetUID()) == nil {
+	if orphans {
+		f.threads.Remove(o.GetUID())
+	} else if f.of(o.GetUID()) == nil {
 		f.threads.Add(o.GetUID(), dependents{})
 	}
 }
