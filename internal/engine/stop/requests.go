@@ -294,7 +294,7 @@ func (s *Service) AbandonedCalls(ctx context.Context, t *store.Thread, last *sto
 		return nil, store.IgnoreNotFound(err)
 	}
 	if by.Reason == store.ReasonThreadDeleted {
-		// Nobody stopped the run: the parent is retained. Children that go with it are deleted themselves, and orphaned ones
+		// No user stopped the run: the parent is retained. Children that go with it are deleted themselves, and orphaned ones
 		// continue their work, as they do when nothing of the parent is kept.
 		return nil, nil
 	}
