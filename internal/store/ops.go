@@ -166,7 +166,7 @@ type Terminate struct {
 	Left    bool
 }
 
-// ExpectActive fails with ErrTerminated when the thread is terminated. It changes nothing.
+// ExpectActive fails with ErrTerminated when the thread is terminated or Deleting. It changes nothing.
 type ExpectActive struct{}
 
 func (*ExpectActive) op()  {}

@@ -63,7 +63,7 @@ type Store interface {
 	// of the same id changes nothing, applies no op and returns the stored thread with created false. The store sets
 	// RootID and Depth, and fails with ErrNotFound when ParentID names no thread. A child of a terminated parent is
 	// created terminated, and its Enqueue ops are dropped (SUB-08). It fails with ErrObjectDeleted after MarkDeleted for
-	// the same id.
+	// the same id, and while the parent is Deleting or is being purged, unless that was terminated before.
 	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread returns the thread with this id, or ErrNotFound.
 	Thread(ctx context.Context, id string) (*Thread, error)
@@ -111,8 +111,8 @@ type Store interface {
 	// the thread back. When it returns, a thread that was stored for the object before is visible. It can be repeated.
 	//
 	// The thread with the given id, if it belongs to the object, is Deleting from then until it is purged or retained. Its
-	// lease is revoked, and Acquire fails with ErrObjectDeleted. It has no work, and takes no more inbox items, as if it
-	// were terminated. Its holder gets ChangedStop.
+	// lease is revoked, and Acquire fails with ErrObjectDeleted. It has no work, takes no more inbox items, gets no children and does not
+	// expire, as if it were terminated, and a child no longer counts as living. Its holder gets ChangedStop. What is stored stays as it is.
 	//
 	// The UIDs in also are recorded in the same transaction. They are those of Subagents, which make no child again.
 	MarkDeleted(ctx context.Context, uid, threadID string, also ...string) error

@@ -21,6 +21,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/subagent"
+	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -195,5 +196,29 @@ var _ = Describe("The subagent controller", func() {
 		Reconcile(ctx, r, late)
 		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(late), &skeinv1.Thread{})).NotTo(Succeed())
 		Expect(Get(ctx, e, late).Status.Entry.Status).To(Equal("terminated"))
+	})
+
+	It("makes no child for a parent that is being deleted, and writes nothing about that", Label("THR-09", "SUB-08", "K8S-07"), func(ctx SpecContext) {
+		createThread(ctx, e, parent)
+		s := declareSubagent(ctx, e)
+		s.OwnerReferences = []metav1.OwnerReference{objects.ThreadOwner(parent.Name, string(parent.UID))}
+		Expect(e.Client.Update(ctx, s)).To(Succeed())
+		Expect(e.Store.MarkDeleted(ctx, string(parent.UID), string(parent.UID))).To(Succeed())
+		e.Writes()
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(BeEmpty())
+	})
+
+	It("gives no Thread to a parent that is being deleted", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+		createThread(ctx, e, parent)
+		t := newParent()
+		t.Name = "other"
+		createThread(ctx, e, t)
+		s := declareSubagent(ctx, e, func(s *skeinv1.Subagent) { s.Spec.ThreadRef = &skeinv1.LocalRef{Name: "other"} })
+		Expect(e.Store.MarkDeleted(ctx, string(parent.UID), string(parent.UID))).To(Succeed())
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring("is being deleted")))))
+		Expect(Get(ctx, e, t).OwnerReferences).To(BeEmpty())
+		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("ParentID", BeEmpty()))
 	})
 })

@@ -37,6 +37,9 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	case apierrors.IsNotFound(err) && (wasMade(s.object) || s.parentRow.TerminatedAt != 0):
 		s.childless, s.leaves = true, deletesChildren(s.parent)
 		return nil
+	case apierrors.IsNotFound(err) && s.parentRow.Deleting:
+		s.leaves = true // with the parent, or it stays without one (--cascade=orphan): a child would begin to work in between
+		return nil
 	case err == nil && !metav1.IsControlledBy(&child, s.object) && wasMade(s.object) && s.object.Status.Entry.ThreadID != child.ThreadID():
 		s.childless = true // a person deleted the child, and made another Thread of its name
 		return nil
@@ -68,7 +71,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read Thread %q: %w", name.Name, err)
 	}
 	if s.object.Spec.ThreadRef != nil {
-		if !metav1.IsControlledBy(s.object, s.parent) && !metav1.IsControlledBy(&child, s.object) {
+		if (!metav1.IsControlledBy(s.object, s.parent) || s.parentRow.Deleting) && !metav1.IsControlledBy(&child, s.object) {
 			s.problem = parentGoing(s.parent)
 			return nil
 		}

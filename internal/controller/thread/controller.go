@@ -190,7 +190,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if errors.Is(failed, store.ErrObjectDeleted) {
 		// The copy of the object is old: its deletion, once it is seen here too, reconciles again. A refusal that comes to nothing, because the
-		// object could not be deleted, ends after a minute.
+		// object could not be deleted, ends after a minute. Or its parent is being deleted, and deletes it too unless that cannot be done.
 		return ctrl.Result{RequeueAfter: time.Minute}, nil
 	}
 	if apierrors.IsConflict(failed) {

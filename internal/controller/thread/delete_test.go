@@ -155,16 +155,18 @@ var _ = Describe("The thread controller", func() {
 		Expect(Get(ctx, e, child).DeletionTimestamp).NotTo(BeNil())
 		row, err := e.Store.Thread(ctx, string(root.UID))
 		Expect(err).NotTo(HaveOccurred(), "it can be read")
-		Expect(row.TerminatedReason).To(Equal(store.ReasonPurged))
+		Expect(*row).To(And(HaveField("Deleting", true), HaveField("TerminatedAt", BeZero())), "its data may still be saved")
 		Expect(e.Engine.Aborted).To(ContainElement(string(root.UID)))
 		Expect(e.Engine.Aborted).To(ContainElement(string(child.UID)), "the child's run does not wait until the child is reconciled")
 		for _, t := range []*skeinv1.Thread{root, child} {
 			_, err := e.Store.Acquire(ctx, string(t.UID), "a replica", time.Minute)
 			Expect(err).To(MatchError(store.ErrObjectDeleted), t.Name)
 		}
-		_, told, err := e.Store.CreateThread(ctx, store.Thread{ID: "late", Namespace: root.Namespace, Name: "late", Agent: "a", ParentID: string(root.UID)})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(told).To(BeTrue(), "a child that was being made is stored as terminated, and its parent does not wait for it")
+		_, late := newChild(ctx, e, root)
+		Reconcile(ctx, r, late)
+		Expect(stored(ctx, late)).To(BeFalse(), "a child that was being made does not begin to work")
+		e.Clock.Step(time.Minute)
+		Expect(Reconcile(ctx, r, late).RequeueAfter).To(BeNumerically(">", 0))
 
 		r = newReconciler(e, func(o *thread.Options) { o.Sandboxes = sandboxes }) // of another manager
 		Reconcile(ctx, r, root)

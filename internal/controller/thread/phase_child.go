@@ -178,13 +178,14 @@ func (r *Reconciler) applyToParent(ctx context.Context, parentID string, ops []s
 }
 
 // endWithParent terminates a child whose parent was terminated while the child was being created. The termination may
-// have looked for children before this one was stored (SUB-08).
+// have looked for children before this one was stored (SUB-08). A parent that is purged deletes its children through their objects, or
+// leaves them (--cascade=orphan).
 func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	if s.row.ParentID == "" {
 		return nil
 	}
 	parent, err := r.Threads.Store().Thread(ctx, s.row.ParentID)
-	if errors.Is(err, store.ErrNotFound) || (err == nil && parent.TerminatedAt == 0) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && (parent.TerminatedAt == 0 || parent.TerminatedReason == store.ReasonPurged)) {
 		return nil
 	}
 	if err != nil {

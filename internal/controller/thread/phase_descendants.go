@@ -39,6 +39,10 @@ const (
 // their data is purged. Each child does the same, so that the innermost data is purged first. The garbage collector
 // alone would delete children only after their parent is gone.
 //
+// A thread that waits is only marked as deleted, which keeps every replica from working on it. Its conversation and what is queued stay
+// whole, because its data may still be saved: by spec.deletionPolicy or the annotation skein.dev/retain, or by an adoption once a person
+// has removed the finalizer.
+//
 // A child belongs to the thread while its Subagent has the thread as an owner. With --cascade=orphan the garbage
 // collector removes that owner reference; until then its finalizer shows the intent.
 func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
@@ -53,7 +57,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 		return false, err
 	}
 	if len(names) > childrenAtOnce {
-		return true, r.deleteSome(ctx, s, row, names)
+		return true, r.deleteSome(ctx, s, names)
 	}
 	rows, err := r.Threads.Store().Children(ctx, row.ID)
 	if err != nil {
@@ -61,9 +65,6 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	}
 	if len(names) == 0 && len(rows) == 0 {
 		return false, nil
-	}
-	if err := r.halt(ctx, row); err != nil {
-		return false, err
 	}
 	if err := r.deleteChildren(ctx, s.object, names); err != nil {
 		return false, err
@@ -94,10 +95,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 
 // deleteSome deletes some of many children, and lets the thread be reconciled again for the others. They are chosen at random, so that
 // some that cannot be deleted do not keep the others waiting.
-func (r *Reconciler) deleteSome(ctx context.Context, s *scope, row *store.Thread, names []string) error {
-	if err := r.halt(ctx, row); err != nil {
-		return err
-	}
+func (r *Reconciler) deleteSome(ctx context.Context, s *scope, names []string) error {
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	s.again = nextChildren
 	return r.deleteChildren(ctx, s.object, names[:childrenAtOnce])
@@ -154,18 +152,6 @@ func (p *childWaits) forget(parent ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, parent)
-}
-
-// halt keeps a thread that waits for its children from doing more work, in other replicas too. Its data stays.
-func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
-	if row.TerminatedAt != 0 {
-		return nil
-	}
-	err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Revoke{}, &store.Terminate{Reason: store.ReasonPurged})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("end the work of the thread: %w", err)
-	}
-	return nil
 }
 
 // ownedSubagents returns the names of a thread's Subagents in the cache that are not being deleted.

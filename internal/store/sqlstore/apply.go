@@ -133,7 +133,7 @@ func apply(t *txn.Tx, h *txn.Head, op store.Op) error {
 	case *store.ImportConversation:
 		return messages.Import(t, h, op)
 	case *store.ExpectActive:
-		if h.TerminatedAt != 0 {
+		if h.TerminatedAt != 0 || h.Deleting() {
 			return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
 		}
 		return nil

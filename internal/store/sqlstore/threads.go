@@ -21,7 +21,8 @@ import (
 const registryTerminated = "terminated"
 
 // CreateThread implements store.Store. A child of a terminated parent is created terminated, with an empty inbox. So
-// the child never runs, whichever of its creation and the parent's termination came first (SUB-08).
+// the child never runs, whichever of its creation and the parent's termination came first (SUB-08). A child of a parent that is being deleted
+// is not created: it would lose its first message, and it may be left to itself, or the parent's data may be saved.
 func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.Op) (stored *store.Thread, created bool, err error) {
 	if n.ID == "" {
 		return nil, false, errors.New("a thread needs an id")
@@ -124,17 +125,21 @@ func lineage(t *txn.Tx, n *store.Thread) error {
 		n.RootID, n.EnvRoot, n.Depth = n.ID, "", 0
 		return nil
 	}
-	if _, err := t.HeadIn(n.Namespace, n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
+	parent, err := t.HeadIn(n.Namespace, n.ParentID) // locks the parent's head, so that it is not terminated meanwhile
+	if err != nil {
 		return fmt.Errorf("parent of thread %s: %w", n.ID, err)
 	}
-	var root string
+	var root, reason string
 	var depth int
-	var terminated int64
-	if err := t.Row(t.Ctx, queries.Lineage, []any{n.ParentID}, &root, &depth, &terminated, &n.EnvRoot); err != nil {
+	if err := t.Row(t.Ctx, queries.Lineage, []any{n.ParentID}, &root, &depth, &reason, &n.EnvRoot); err != nil {
 		return fmt.Errorf("parent thread %s: %w", n.ParentID, err)
 	}
 	n.RootID, n.Depth = root, depth+1
-	if terminated != 0 {
+	terminated := parent.TerminatedAt != 0
+	if terminated && reason == store.ReasonPurged || !terminated && parent.Deleting() {
+		return fmt.Errorf("parent of thread %s: %w", n.ID, store.ErrObjectDeleted)
+	}
+	if terminated {
 		n.TerminatedAt, n.TerminatedReason = t.Now, store.ReasonParentTerminated
 		if n.Child != nil {
 			n.RegistryStatus = registryTerminated

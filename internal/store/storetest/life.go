@@ -91,6 +91,17 @@ func describeLife(e *env) {
 			return ids
 		}
 
+		It("does not end a conversation whose object is being deleted, because its data may still be saved", Label("THR-07", "THR-09"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.say(ctx, id, "one")
+			e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+			e.clock.Step(2 * time.Hour)
+			Expect(expire(ctx, id)).To(BeFalse())
+			Expect(due(ctx)).To(BeEmpty())
+			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"one"}))
+		})
+
 		It("counts from the last activity, and expires once after each", Label("THR-07"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.say(ctx, id, "one")

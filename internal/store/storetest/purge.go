@@ -123,6 +123,8 @@ func describePurge(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Continue{})).To(Succeed())
 			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
 			Expect(e.store.Thread(ctx, id)).To(HaveField("Deleting", true))
+			Expect(e.store.Apply(ctx, id, nil, &store.ExpectActive{})).To(MatchError(store.ErrTerminated))
+			Expect(e.store.Apply(ctx, id, nil, &store.ImportConversation{Lines: func(func(store.ImportLine, error) bool) {}})).To(MatchError(store.ErrTerminated))
 
 			e.apply(ctx, id, &store.Retain{})
 			Expect(e.store.Thread(ctx, id)).To(And(HaveField("Deleting", false), HaveField("RetainedAt", Not(BeZero()))))

@@ -111,6 +111,28 @@ func describeThreads(e *env) {
 			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
 		})
 
+		It("creates no child of a parent that is being deleted, until its data is retained", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+			parent, ended := e.thread(ctx), e.thread(ctx)
+			e.apply(ctx, ended, &store.Terminate{Reason: "TerminatedByRequest"})
+			create := func(id, parent string) (*store.Thread, error) {
+				child, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "default", Agent: "a", ParentID: parent}, queued("m", "go"))
+				return child, err
+			}
+			for _, id := range []string{parent, ended} {
+				Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+			}
+			_, err := create("late", parent)
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+			Expect(create("never", ended)).To(HaveField("TerminatedReason", "ParentTerminated"), "its parent ended before, whatever becomes of that one's data")
+			e.apply(ctx, parent, &store.Retain{})
+			Expect(create("late", parent)).To(And(HaveField("TerminatedAt", BeZero()), HaveField("Queued", BeEquivalentTo(1))))
+
+			purging := e.thread(ctx)
+			e.apply(ctx, purging, &store.Terminate{Reason: store.ReasonPurged}) // as its purge begins
+			_, err = create("later", purging)
+			Expect(err).To(MatchError(store.ErrObjectDeleted))
+		})
+
 		It("lists the threads of a namespace by newest activity, in pages", func(ctx SpecContext) {
 			var all []string
 			for i := range 6 {

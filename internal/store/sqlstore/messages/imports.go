@@ -15,7 +15,7 @@ import (
 // Import writes a conversation from elsewhere into an empty thread. No other write comes in between, and an
 // error of any line leaves nothing behind.
 func Import(t *txn.Tx, h *txn.Head, op *store.ImportConversation) error {
-	if h.TerminatedAt != 0 {
+	if h.TerminatedAt != 0 || h.Deleting() {
 		return store.ErrTerminated
 	}
 	if err := checkEmpty(t, h); err != nil {

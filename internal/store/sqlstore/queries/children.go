@@ -40,7 +40,8 @@ const (
 	UnfinishedBelow    = `WITH RECURSIVE ended (id) AS (SELECT id FROM thread WHERE id = ?
 		UNION ALL SELECT t.id FROM ended JOIN thread t ON t.parent_id = ended.id AND t.parent_id <> '' AND t.terminated_at <> 0)
 		SELECT t.id FROM ended CROSS JOIN thread t WHERE t.parent_id = ended.id AND` + unfinished  // CROSS: SQLite begins with ended
-	WorkingChildren = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND` + unfinished + ` AND (h.waiting > 0 OR
+	// WorkingChildren leaves out those that are being deleted: 8 is txn.AsleepDeleting.
+	WorkingChildren = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND` + unfinished + ` AND (h.asleep & 8) = 0 AND (h.waiting > 0 OR
 		COALESCE((SELECT r.status FROM run r WHERE r.thread = t.key ORDER BY r.seq DESC LIMIT 1), 'running') IN ('running', 'waiting'))` + oldestFirst
 	ChildrenSince = `SELECT ` + ThreadColumns + FromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' AND t.created_at >= ?` + oldestFirst
 )

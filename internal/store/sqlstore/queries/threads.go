@@ -26,7 +26,7 @@ const (
 	InsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, env_root, archived_at, fields, namespace_uid)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING key`
-	Lineage      = `SELECT root_id, depth, terminated_at, env_root FROM thread WHERE id = ?`
+	Lineage      = `SELECT root_id, depth, terminated_reason, env_root FROM thread WHERE id = ?`
 	ThreadKey    = `SELECT key FROM thread WHERE id = ?`
 	UpdateThread = `UPDATE thread SET title = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`
 	ThreadFields = `SELECT title, registry_status, archived_at, fields FROM thread WHERE key = ?`

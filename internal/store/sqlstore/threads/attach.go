@@ -26,7 +26,8 @@ func readLineage(t *txn.Tx, id string) (l lineage, err error) {
 
 // Attach makes a root thread the child of another, with everything below it.
 func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
-	if _, err := t.Head(op.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
+	to, err := t.Head(op.ParentID) // locks the parent's head, so that it is not terminated meanwhile
+	if err != nil {
 		return fmt.Errorf("parent of thread %s: %w", h.ID, err)
 	}
 	own, err := readLineage(t, h.ID)
@@ -44,7 +45,7 @@ func Attach(t *txn.Tx, h *txn.Head, op *store.Attach) error {
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrHasParent)
 	case parent.root == h.ID, own.namespace != parent.namespace:
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrCycle)
-	case own.terminated != 0, parent.terminated != 0:
+	case own.terminated != 0, parent.terminated != 0, h.Deleting(), to.Deleting():
 		return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
 	}
 	var variables int64

@@ -36,7 +36,7 @@ func (s Store) MarkDeleted(ctx context.Context, uid, threadID string, also ...st
 }
 
 // leave keeps every replica from working on a thread, if it belongs to the object with this UID. Its holder can write nothing more,
-// and is told at once.
+// and is told at once. A child gives up its place among those of its parent: whatever becomes of its data, it does not come back as that child.
 func leave(t *txn.Tx, uid, threadID string) error {
 	h, err := t.Head(threadID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -50,6 +50,9 @@ func leave(t *txn.Tx, uid, threadID string) error {
 		return err
 	}
 	if err := t.Revoke(h); err != nil {
+		return err
+	}
+	if err := t.Write(t.Ctx, queries.ChildEnded, h.Key); err != nil {
 		return err
 	}
 	h.Touch(store.ChangedStop)

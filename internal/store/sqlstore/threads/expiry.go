@@ -38,9 +38,9 @@ func SetIdleExpiry(t *txn.Tx, h *txn.Head, expiry int64) error {
 }
 
 // hasExpired reports whether a thread has been idle for as long as its expiry and is not busy. If not, it sets the timer
-// for the next check.
+// for the next check. A thread that is being deleted does not expire, because its data may still be saved.
 func hasExpired(t *txn.Tx, h *txn.Head) (bool, error) {
-	if h.Life.IdleExpiry == 0 || h.TerminatedAt != 0 || h.Life.Asleep&txn.AsleepRetained != 0 {
+	if h.Life.IdleExpiry == 0 || h.TerminatedAt != 0 || h.Life.Asleep&(txn.AsleepRetained|txn.AsleepDeleting) != 0 {
 		return false, t.SetExpiresAt(h, sql.NullInt64{})
 	}
 	var active int64
