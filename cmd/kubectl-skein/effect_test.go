@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -179,6 +180,13 @@ var _ = Describe("kubectl skein effect", Label("EFF-07", "EFF-08"), func() {
 		Eventually(ctx, ended).Should(Receive(Equal([]any{exitEnded, "error: scheduledeffect/daily was deleted before it answered\n"})))
 	})
 
+	It("says that there is no answer when the deadline has passed and the context has not ended yet", func(ctx SpecContext) {
+		p := &plugin{flags: genericclioptions.NewConfigFlags(true)}
+		p.flags.KubeConfig, p.flags.Namespace = &kubeconfig, &c.ns
+		_, err := p.awaitAnswer(overdue{ctx}, get(ctx, "daily"), skeinv1.AnnotationRunAt, "r", time.Second)
+		Expect(err).To(MatchError("scheduledeffect/daily has not answered within 1s; the request stays"))
+	})
+
 	It("loses no request of many at once", func(ctx SpecContext) {
 		var all sync.WaitGroup
 		for range 20 {
@@ -343,3 +351,8 @@ var _ = Describe("The next times of a file", Label("EFF-07"), func() {
 		Expect(out).To(Equal("2090-01-01T00:00:00Z\n"))
 	})
 })
+
+// overdue is a context whose deadline has passed, before its timer fires.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }

@@ -89,7 +89,7 @@ func (p *plugin) awaitAnswer(ctx context.Context, asked *skeinv1.ScheduledEffect
 	for {
 		_, now, err := p.effect(ctx, asked.Name)
 		switch {
-		case errors.Is(context.Cause(ctx), errTimeout):
+		case isLate(ctx):
 			return nil, unanswered(last, timeout)
 		case apierrors.IsNotFound(err), err == nil && now.UID != asked.UID:
 			return nil, coded(exitEnded, fmt.Errorf("scheduledeffect/%s was deleted before it answered", asked.Name))
@@ -114,6 +114,13 @@ func (p *plugin) awaitAnswer(ctx context.Context, asked *skeinv1.ScheduledEffect
 		case <-time.After(askAgain):
 		}
 	}
+}
+
+// isLate reports whether the deadline of a context has passed. The context itself may end a little later, and client-go refuses requests with an error of
+// its own in between.
+func isLate(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
 }
 
 // unanswered returns the error for a request that had no answer in time. The request stays.

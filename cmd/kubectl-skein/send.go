@@ -218,6 +218,8 @@ func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64
 			taken, answer.run = true, e.RunID
 		case e.Type == runtimev1.EventTerminated:
 			return coded(exitEnded, errors.New("the thread was terminated before it answered"))
+		case e.Type == runtimev1.EventRetained:
+			return coded(exitEnded, errors.New("the Thread was deleted before it answered, and its data is retained"))
 		case taken && e.Type == runtimev1.EventRunEnded && answer.mine(&e):
 			answer.finish()
 			if o := outcome(&e); o.Status != runtimev1.RunSucceeded {

@@ -53,7 +53,7 @@ var _ = Describe("A thread whose object was deleted", Label("THR-09", "K8S-05"),
 	}
 })
 
-var _ = Describe("The subagents of a thread that is retained", Label("THR-09", "SUB-08"), func() {
+var _ = Describe("The subagents of a thread", Label("THR-09", "SUB-08"), func() {
 	var w *enginetest.World
 	BeforeEach(func() {
 		w = newWorld()
@@ -90,7 +90,7 @@ var _ = Describe("The subagents of a thread that is retained", Label("THR-09", "
 		Expect(lastRun(ctx, w, child).Status).To(Equal(store.RunSucceeded))
 	}
 
-	It("begin their work", func(ctx SpecContext) {
+	It("begin their work although the thread is retained", func(ctx SpecContext) {
 		e, _ := start(w)
 		id, child := waiting(ctx)
 		retain(ctx, id)
@@ -99,7 +99,7 @@ var _ = Describe("The subagents of a thread that is retained", Label("THR-09", "
 		finishes(ctx, child)
 	})
 
-	It("continue their work under another lease", func(ctx SpecContext) {
+	It("continue their work under another lease after the thread was retained", func(ctx SpecContext) {
 		var retained atomic.Bool
 		w.Models = patient{w.Models, "child", func(context.Context) bool { return retained.Load() }}
 		w.Definitions.Put("child", enginetest.Script(enginetest.Say("checked")))
@@ -112,6 +112,22 @@ var _ = Describe("The subagents of a thread that is retained", Label("THR-09", "
 		start(w)
 		finishes(ctx, child)
 	})
+
+	DescribeTable("are lost once to the thread that waits for them when their deletion waits", func(ctx SpecContext, end func(e *engine.Engine, child string) error) {
+		e, stop := start(w)
+		id, child := waiting(ctx)
+		stop() // nothing takes what is queued
+		Expect(w.Store.MarkDeleted(ctx, child, child)).To(Succeed()) // the thread controller tells the parent then
+		Expect(end(e, child)).To(Succeed())
+		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
+	},
+		Entry("and they are terminated", func(e *engine.Engine, child string) error {
+			return e.Terminate(context.Background(), child, skeinv1.ReasonTerminatedByRequest)
+		}),
+		Entry("and their conversation is destroyed", func(e *engine.Engine, child string) error {
+			return e.Destroy(context.Background(), child)
+		}),
+	)
 })
 
 // hanging has calls of one model, by its name, end with their context only.

@@ -137,12 +137,24 @@ func (f *follower) follow(ctx context.Context, to sink) error {
 			if to.ping() != nil {
 				return errClient
 			}
+			if err := f.checkDeleted(ctx); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-f.server.stopping:
 			return errStopping
 		}
 	}
+}
+
+// checkDeleted returns an error when the Thread is being deleted. The log says that only once its subagents are gone, which may take long.
+func (f *follower) checkDeleted(ctx context.Context) error {
+	t, err := f.server.opts.Threads.Store().Thread(ctx, f.threadID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && t.Deleting {
+		return errGoneWaiting
+	}
+	return err
 }
 
 // read handles the events that are there.
@@ -208,7 +220,7 @@ func (f *follower) event(ctx context.Context, e *store.Event, to sink) error {
 	switch {
 	case e.Type == store.EventTerminated:
 		return errEndedWaiting
-	case e.Type == store.EventDestroyed:
+	case e.Type == store.EventDestroyed, e.Type == store.EventRetained:
 		return errGoneWaiting
 	case e.Type == store.EventMessageCreated && e.MessageID == f.answer.MessageID:
 		f.taken, f.answer.Run = true, e.RunID

@@ -172,6 +172,7 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 	DescribeTable("while it waits is told what begins another one", func(ctx SpecContext, edit func(*definitions.Gateway), end func(context.Context, string), advice string) {
 		begin(ctx, edit)
 		s.opts.Engine = silent{queued: end}
+		s.pingTime = time.Millisecond
 		code, why := say()
 		Expect(code).To(Equal(http.StatusGone))
 		Expect(why).To(Equal(endedSince + advice))
@@ -181,6 +182,14 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 		Entry("where a provider says which conversation it means", provided, terminate, ofProvider),
 		Entry("when its Thread is deleted", users, func(ctx context.Context, threadID string) {
 			Expect(st.PurgeThread(ctx, threadID)).Error().NotTo(HaveOccurred())
+		}, "the next message begins another one"),
+		Entry("when its Thread is being deleted", users, func(ctx context.Context, threadID string) {
+			t, err := st.Thread(ctx, threadID)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(st.MarkDeleted(ctx, t.OwnerUID(), threadID)).To(Succeed())
+		}, "the next message begins another one"),
+		Entry("when its Thread was deleted and its data is retained", users, func(ctx context.Context, threadID string) {
+			Expect(st.Apply(ctx, threadID, nil, &store.Retain{})).To(Succeed())
 		}, "the next message begins another one"),
 		Entry("when it is destroyed", users, func(ctx context.Context, threadID string) {
 			Expect(st.Apply(ctx, threadID, nil, &store.Destroy{Reason: store.DestroyedExplicit})).To(Succeed())

@@ -209,6 +209,18 @@ var _ = Describe("The subagent controller", func() {
 		Expect(e.Writes()).To(BeEmpty())
 	})
 
+	It("shows a child whose deletion waits as terminated", Label("SUB-08", "THR-09"), func(ctx SpecContext) {
+		createThread(ctx, e, parent)
+		s, t := declareChild(ctx, e, r)
+		storeThread(ctx, e, t, childRow(parent, s))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("running")})).To(Succeed())
+		Expect(e.Store.MarkDeleted(ctx, string(t.UID), string(t.UID))).To(Succeed())
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
+		Expect(meta.IsStatusConditionTrue(s.Status.Conditions, skeinv1.ConditionTerminated)).To(BeTrue())
+	})
+
 	It("gives no Thread to a parent that is being deleted", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		createThread(ctx, e, parent)
 		t := newParent()

@@ -107,6 +107,8 @@ func (s *scope) compute(failed error, at time.Time) {
 // entryStatus returns the status in the child's row, or the status that follows without a row.
 func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
 	switch {
+	case s.row != nil && s.row.Deleting:
+		return kube.ChildTerminated
 	case s.row != nil && s.row.RegistryStatus != "":
 		return s.row.RegistryStatus
 	case s.row != nil:
@@ -159,6 +161,8 @@ func (s *scope) computeTerminated(w conditions.Writer) {
 			reason = skeinv1.ReasonTerminatedByRequest
 		}
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, reason, "")
+	case s.row != nil && s.row.Deleting:
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread is being deleted")
 	case s.refused != "":
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonChildRefused, s.refused)
 	case s.childless && s.parentRow.TerminatedAt == 0:

@@ -141,6 +141,31 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Store.Thread(ctx, string(t.UID))).To(HaveField("ParentID", string(parent.UID)))
 	})
 
+	It("says that the parent of an orphaned child was deleted, and that a namesake does not help", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		const deleted = "0b0e8f0e-0000-4000-8000-00000000f0e1"
+		left := func(s *skeinv1.Subagent) {
+			s.OwnerReferences = nil
+			s.Labels = map[string]string{skeinv1.LabelThreadID: deleted}
+		}
+		s, t := newChild(ctx, e, &skeinv1.Thread{ObjectMeta: Meta("parent")}, left)
+		s.Status.Entry = &skeinv1.ChildStatus{ThreadID: t.ThreadID()}
+		Expect(e.Client.Status().Update(ctx, s)).To(Succeed())
+		says := func(reason, message string) {
+			GinkgoHelper()
+			Reconcile(ctx, r, t)
+			Expect(meta.FindStatusCondition(Get(ctx, e, t).Status.Conditions, skeinv1.ConditionReady)).To(HaveValue(And(
+				HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+		}
+		const message = `the parent Thread "parent" was deleted before this Thread was set up: delete Subagent "s"`
+		says(skeinv1.ReasonReferenceNotFound, message)
+		parent := newThread(ctx, e, "parent")
+		says(skeinv1.ReasonReferenceNotFound, message)
+		Expect(e.Client.Delete(ctx, Get(ctx, e, parent))).To(Succeed())
+		newThread(ctx, e, "parent", func(t *skeinv1.Thread) { t.Spec.ThreadID = deleted })
+		says(skeinv1.ReasonProgressing, "not tied to its parent Thread yet")
+	})
+
 	It("makes no thread a child of one in another namespace", Label("SUB-01", "ENV-04", "FIL-07"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		const foreign = "0b0e8f0e-0000-4000-8000-00000000f0e1"

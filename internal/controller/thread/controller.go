@@ -83,6 +83,7 @@ type Reconciler struct {
 	foreground    *foreground
 	families      families
 	childWaits    childWaits
+	lostChildren  lostChildren
 	namespaces    *objects.Namespaces
 }
 
@@ -162,6 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.notifications.Forget(req)
 		r.families.forget(req)
 		r.childWaits.forget(req)
+		r.lostChildren.forget(req)
 		r.lost.uncheck(req) // for another Thread of this name
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -56,4 +57,32 @@ func (r *Reconciler) answerForLost(ctx context.Context, s *scope, run *store.Run
 		return fmt.Errorf("answer for children that do not exist: %w", err)
 	}
 	return nil
+}
+
+// lostChildren has the UIDs of children whose deletion waits and whose parents know of it. A repeat would change nothing for a while, but it
+// would come again in a conversation of the parent that was destroyed in between. It is safe for concurrent use.
+type lostChildren struct {
+	mu sync.Mutex
+	of map[ctrl.Request]types.UID
+}
+
+func (l *lostChildren) reported(child ctrl.Request, uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[child] == uid
+}
+
+func (l *lostChildren) report(child ctrl.Request, uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[ctrl.Request]types.UID{}
+	}
+	l.of[child] = uid
+}
+
+func (l *lostChildren) forget(child ctrl.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, child)
 }

@@ -30,15 +30,7 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	}
 	parent := metav1.GetControllerOf(&sub)
 	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
-		left, err := r.parentless(ctx, &sub)
-		if err != nil {
-			return err
-		}
-		if left {
-			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
-				"the parent Thread %q does not exist in namespace %q: create it, or delete Subagent %q", sub.Spec.ParentRef.Name, namespace, sub.Name)}
-		}
-		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
+		return r.parentless(ctx, &sub)
 	}
 	if name := kube.ChildThreadName(&sub); name != n.Name || parent.Name != sub.Spec.ParentRef.Name {
 		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
@@ -73,13 +65,28 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	return nil
 }
 
-// parentless reports whether the parent of a Subagent is gone. It was deleted with --cascade=orphan before the child was stored.
-func (r *Reconciler) parentless(ctx context.Context, sub *skeinv1.Subagent) (bool, error) {
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: sub.Spec.ParentRef.Name}, &skeinv1.Thread{}, client.UnsafeDisableDeepCopy)
+// parentless returns the problem of a child whose Subagent has no owner. Either the parent is not there yet or is still to become the owner, or it was deleted
+// with --cascade=orphan before the child was stored. The label of the Subagent is the id of the thread that was its parent. A later Thread of the name
+// has that id only if it has adopted the data. Any other one is refused as the parent once the Subagent has a task or a child.
+func (r *Reconciler) parentless(ctx context.Context, sub *skeinv1.Subagent) error {
+	var parent skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: sub.Namespace, Name: sub.Spec.ParentRef.Name}, &parent, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read Thread %q: %w", sub.Spec.ParentRef.Name, err)
+		return fmt.Errorf("read Thread %q: %w", sub.Spec.ParentRef.Name, err)
 	}
-	return err != nil, nil
+	missing, earlier := err != nil, ""
+	if sub.Spec.TaskRef != "" || sub.Status.Entry != nil && sub.Status.Entry.ThreadID != "" {
+		earlier = sub.Labels[skeinv1.LabelThreadID]
+	}
+	switch {
+	case missing && earlier == "":
+		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+			"the parent Thread %q does not exist in namespace %q: create it, or delete Subagent %q", sub.Spec.ParentRef.Name, sub.Namespace, sub.Name)}
+	case missing, earlier != "" && earlier != parent.ThreadID():
+		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf(
+			"the parent Thread %q was deleted before this Thread was set up: delete Subagent %q. A new Thread of that name becomes the parent only if it adopts the data of the deleted one", sub.Spec.ParentRef.Name, sub.Name)}
+	}
+	return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", sub.Name)}
 }
 
 // task adds the task that a run of the parent gave, which is in the store (K8S-07). A task of another parent or child is not

@@ -53,6 +53,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	r.notifications.Forget(s.req)
 	r.statusLimit.Forget(s.req)
 	r.childWaits.forget(s.req)
+	r.lostChildren.forget(s.req)
 	if err := client.IgnoreNotFound(r.release(ctx, s)); err != nil {
 		return true, err
 	}
@@ -84,8 +85,11 @@ func (r *Reconciler) purgeOrRetain(ctx context.Context, s *scope, row *store.Thr
 	if !retainsData(s.object) {
 		abort()
 	}
-	if err := r.reportLost(ctx, row); err != nil {
-		return false, err
+	if !r.lostChildren.reported(s.req, s.object.UID) {
+		if err := r.reportLost(ctx, row); err != nil {
+			return false, err
+		}
+		r.lostChildren.report(s.req, s.object.UID)
 	}
 	if retainsData(s.object) {
 		within, err := r.namespaces.UID(ctx, s.object.Namespace)

@@ -65,6 +65,31 @@ var _ = Describe("A Thread whose deletion waits", func() {
 		Entry("by the removal of the finalizer", func(t *skeinv1.Thread) { t.Finalizers = nil }),
 	)
 
+	It("tells the parent once, also when the parent's conversation is destroyed in between", Label("SUB-08", "THR-09"), func(ctx SpecContext) {
+		_, child := newChild(ctx, e, root)
+		Reconcile(ctx, r, child)
+		below := newOwned(ctx, e, newSubagent(ctx, e, child, "below"), "do")
+		Reconcile(ctx, r, below)
+		e.Fail(func(verb string, o client.Object) error {
+			if verb == "delete" && o.GetName() == below.Name {
+				return apierrors.NewForbidden(skeinv1.GroupVersion.WithResource("threads").GroupResource(), below.Name, errors.New("the policy keep denies it"))
+			}
+			return nil
+		})
+		Expect(e.Client.Delete(ctx, Get(ctx, e, child))).To(Succeed())
+		id := string(root.UID)
+		again := func() {
+			GinkgoHelper()
+			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(child)})
+			Expect(err).To(MatchError(ContainSubstring("the policy keep denies it")))
+		}
+		again()
+		Expect(e.Store.Thread(ctx, id)).To(HaveField("Messages", BeNumerically(">", 0)))
+		Expect(e.Store.Apply(ctx, id, nil, &store.Destroy{Reason: store.DestroyedExplicit})).To(Succeed())
+		again()
+		Expect(e.Store.Thread(ctx, id)).To(HaveField("Messages", BeZero()))
+	})
+
 	It("lets a child that was being made be stored, with its first message, once its data is retained", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
 		_, late := newChild(ctx, e, root)
 		Expect(e.Store.MarkDeleted(ctx, string(root.UID), string(root.UID))).To(Succeed())

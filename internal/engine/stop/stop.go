@@ -152,7 +152,7 @@ func (s *Service) awaitedOf(ctx context.Context, t *store.Thread) ([]AwaitedChil
 
 // noResultOps returns the operations that tell the waiting parent of a thread that the thread will give no result.
 func (s *Service) noResultOps(ctx context.Context, t *store.Thread) ([]store.Op, error) {
-	if t.Child == nil || t.ParentID == "" || t.TerminatedAt != 0 {
+	if t.Child == nil || t.ParentID == "" || t.TerminatedAt != 0 || t.Deleting { // the parent knows already
 		return nil, nil
 	}
 	last, err := s.opts.Store.Run(ctx, t.ID, "")

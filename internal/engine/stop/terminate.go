@@ -90,7 +90,7 @@ func (s *Service) terminateOne(ctx context.Context, t *store.Thread, reason stri
 	if t.Child != nil {
 		status := tool.ChildTerminated
 		ops = append(ops, &store.UpdateThread{RegistryStatus: &status})
-		if reason != skeinv1.ReasonParentTerminated && t.ParentID != "" {
+		if reason != skeinv1.ReasonParentTerminated && t.ParentID != "" && !t.Deleting { // its deletion has told the parent
 			ops = append(ops, thread.ChildStatusMessage(t, tool.ChildTerminated, ""))
 			for i, call := range replies {
 				ops = append(ops, runlog.ResultOp(t, fmt.Sprintf("child:%s:terminated:%d", t.ID, i), store.ChildResult{

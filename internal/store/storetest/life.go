@@ -157,6 +157,41 @@ func describeLife(e *env) {
 				Expect(e.info(ctx, id).Messages).To(Equal(int64(1)), what)
 			}
 		})
+
+		It("stands still for a thread without an object, and begins anew with the next one", Label("THR-07", "THR-09"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.say(ctx, id, "one")
+			e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
+			still := func(what string) {
+				GinkgoHelper()
+				for range 2 {
+					e.clock.Step(time.Hour)
+					Expect(expire(ctx, id)).To(BeFalse(), what)
+					Expect(due(ctx)).To(BeEmpty(), what)
+				}
+			}
+			Expect(e.store.MarkDeleted(ctx, id, id)).To(Succeed())
+			still("being deleted")
+			e.apply(ctx, id, &store.UpdateThread{Title: new("another")})
+			still("being deleted, and changed")
+			e.apply(ctx, id, &store.Retain{Of: id})
+			still("retained")
+
+			retained := e.thread(ctx)
+			e.say(ctx, retained, "one")
+			e.apply(ctx, retained, &store.SetIdleExpiry{Expiry: hour}, &store.Retain{Of: retained})
+			e.clock.Step(time.Hour)
+			Expect(due(ctx)).To(ContainElement(retained), "its timer was set before")
+			Expect(expire(ctx, retained)).To(BeFalse())
+			Expect(due(ctx)).To(BeEmpty())
+			for _, id := range []string{id, retained} {
+				e.apply(ctx, id, &store.Adopt{ObjectUID: "next " + id, Name: "next-" + id, Agent: "helper"})
+			}
+			Expect(due(ctx)).To(BeEmpty())
+			e.clock.Step(time.Hour)
+			Expect(due(ctx)).To(ConsistOf(id, retained))
+			Expect(expire(ctx, id)).To(BeTrue())
+		})
 	})
 
 	Describe("parking", func() {

@@ -49,6 +49,10 @@ func (h *Head) Takes(op store.Op) error {
 	switch op := op.(type) {
 	case *store.Retain, *store.Adopt, *store.MarkForPurge:
 		return nil
+	case *store.Destroy:
+		if op.IfExpired {
+			return nil // it does not expire, and this stops its timer
+		}
 	case *store.Enqueue:
 		if op.IgnoreTerminated || (op.To != "" && op.To != h.ID) {
 			return nil // the receiver decides
@@ -129,7 +133,7 @@ func (t *Tx) SetExpiresAt(h *Head, at sql.NullInt64) error {
 
 // armExpiry sets the timer of a thread in which something has happened since it was destroyed.
 func (t *Tx) armExpiry(h *Head) error {
-	if h.Life.IdleExpiry == 0 || h.Life.ExpiresAt.Valid || h.Life.Cleared || h.TerminatedAt != 0 {
+	if h.Life.IdleExpiry == 0 || h.Life.ExpiresAt.Valid || h.Life.Cleared || h.TerminatedAt != 0 || h.Life.Asleep&(AsleepRetained|AsleepDeleting) != 0 {
 		return nil
 	}
 	return t.SetExpiresAt(h, sql.NullInt64{Int64: t.Now + h.Life.IdleExpiry, Valid: true})
