@@ -116,7 +116,7 @@ var _ = Describe("The subagents of a thread", Label("THR-09", "SUB-08"), func() 
 	DescribeTable("are lost once to the thread that waits for them when their deletion waits", func(ctx SpecContext, end func(e *engine.Engine, child string) error) {
 		e, stop := start(w)
 		id, child := waiting(ctx)
-		stop() // nothing takes what is queued
+		stop()                                                       // nothing takes what is queued
 		Expect(w.Store.MarkDeleted(ctx, child, child)).To(Succeed()) // the thread controller tells the parent then
 		Expect(end(e, child)).To(Succeed())
 		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
