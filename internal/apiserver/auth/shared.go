@@ -45,8 +45,8 @@ func limitReviews(inner authenticator.Request) authenticator.Request {
 
 // AuthenticateRequest implements authenticator.Request.
 func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
-	growStack()
 	if !hasToken(r) {
+		growStack()
 		return l.Request.AuthenticateRequest(r)
 	}
 	token := tokenOf(r)
@@ -56,6 +56,7 @@ func (l *limitedAuthenticator) AuthenticateRequest(r *http.Request) (*authentica
 		return nil, false, err
 	}
 	defer release()
+	growStack() // not before, because very many may wait
 	// The review goes on when its caller disconnects, so the slot is taken until it ends.
 	who, ok, err := l.Request.AuthenticateRequest(r.WithContext(context.WithoutCancel(r.Context())))
 	if ok && token != "" && !hasToken(r) { // with a client certificate the token stays in the header, and was not reviewed
