@@ -79,7 +79,7 @@ var _ = Describe("whom the API server lets us believe", Label("K8S-04"), func() 
 		Expect(who(proxyCert)).To(Equal("bob"), "whom the front proxy names")
 		Expect(who(userCert)).To(Equal("ada"), "what anybody else names counts for nothing")
 		_, foreign := authorityAndClient("front-proxy")
-		Expect(who(foreign)).To(Equal("refused"), "a certificate that nobody has signed whom the API server names")
+		Expect(who(foreign)).To(Equal("refused"), "a certificate of an authority that the API server does not name")
 
 		published.Data["client-ca-file"] = "no certificate"
 		Expect(delegateAuthentication(cfg, clients)).To(MatchError(And(ContainSubstring("client-ca-file"), Not(ContainSubstring("Role")))))

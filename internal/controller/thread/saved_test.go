@@ -32,7 +32,7 @@ var _ = Describe("A Thread whose deletion waits", func() {
 		Reconcile(ctx, r, root)
 	})
 
-	DescribeTable("gives the whole conversation to whoever adopts it, when its data is saved meanwhile", Label("THR-09", "K8S-06"), func(ctx SpecContext, save func(*skeinv1.Thread)) {
+	DescribeTable("keeps the whole conversation for the Thread that adopts it, when its data is saved meanwhile", Label("THR-09", "K8S-06"), func(ctx SpecContext, save func(*skeinv1.Thread)) {
 		_, child := newChild(ctx, e, root)
 		Reconcile(ctx, r, child)
 		id := string(root.UID)
