@@ -27,18 +27,17 @@ var _ = Describe("Purges", Label("store"), func() {
 				for i := range threads {
 					appendTo(ctx, s, threadID(names, i), messages)
 				}
-				took, stop := appending(ctx, s, writers)
-				time.Sleep(time.Second) // what is measured: appends that nothing else is beside
-				stop()
+				took, end := appending(ctx, s, writers, 400)
+				end()
 				alone = append(alone, took()...)
-				took, stop = appending(ctx, s, writers)
+				took, end = appending(ctx, s, writers, 0)
 				for i := range threads {
 					purges = append(purges, timed(func() {
 						_, err := s.PurgeThread(ctx, threadID(names, i))
 						Expect(err).NotTo(HaveOccurred())
 					}))
 				}
-				stop()
+				end()
 				beside = append(beside, took()...)
 			}
 			figure("appends beside purges, "+db.name, "%s; p50 %.2f and p99 %.2f times those alone", spread(beside), times(beside, alone),
@@ -49,15 +48,16 @@ var _ = Describe("Purges", Label("store"), func() {
 	}
 })
 
-// appending has writers append to their threads until stop is called. took then returns how long each append took.
-func appending(ctx context.Context, s store.Store, writers int) (took func() []time.Duration, stop func()) {
+// appending has writers append to their threads, each so many times, or with 0 until end is called. end waits for them, and took then
+// returns how long each append took.
+func appending(ctx context.Context, s store.Store, writers, each int) (took func() []time.Duration, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	all := make([][]time.Duration, writers)
 	var group sync.WaitGroup
 	for i := range writers {
 		group.Go(func() {
 			defer GinkgoRecover()
-			for ctx.Err() == nil {
+			for n := 0; ctx.Err() == nil && (each == 0 || n < each); n++ {
 				all[i] = append(all[i], timed(func() { appendTo(context.WithoutCancel(ctx), s, threadID("stay", i), 1) }))
 			}
 		})
@@ -69,8 +69,11 @@ func appending(ctx context.Context, s store.Store, writers int) (took func() []t
 		return list
 	}
 	return took, func() {
-		cancel()
+		if each == 0 {
+			cancel()
+		}
 		group.Wait()
+		cancel()
 	}
 }
 
