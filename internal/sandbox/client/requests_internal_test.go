@@ -44,3 +44,22 @@ func TestInvokeAtTheEndOfTheIsolate(t *testing.T) {
 		}
 	})
 }
+
+// A transport may try a request again with the body that it has closed. Code whose first frame was sent twice would run twice.
+func TestAClosedBodyGivesNoFrame(t *testing.T) {
+	in, out := io.Pipe()
+	first, err := protocol.NewFrame(protocol.TypeOpen, []byte("open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := newRequestBody(first, in)
+	if err := body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := body.Read(make([]byte, 100)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("read %d bytes of a closed body, with the error %v", n, err)
+	}
+	if _, err := out.Write([]byte("more")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a write into the pipe of a closed body ended with %v", err)
+	}
+}
