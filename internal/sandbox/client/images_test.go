@@ -78,6 +78,11 @@ var _ = Describe("executions one after the other", Ordered, Label("COD-01", "STA
 		Expect(invoke(map[string]string{"t": "import * as m from './zod'; export default () => [m.default, " + globals + "]", "zod": "export default 'mine'"}, 0)).To(Equal([]any{"mine", 0.0}))
 	})
 
+	It("have the common schemas of zod prepared", func() {
+		const code = "import { z } from 'zod'; export default () => [z.ZodObject, z.ZodString, z.ZodNumber, z.ZodOptional, z.ZodArray].filter((c) => Object.hasOwn(c.prototype, 'parse')).length"
+		Expect(invoke(map[string]string{"t": code}, 0)).To(Equal(said(5.0, 0.0)), "V8 has no images")
+	})
+
 	It("have their whole limit for themselves", func() {
 		// On V8 the process counts, and with it the libraries (docs/sandboxes.md).
 		limit := said[int64](1<<20, 32<<20)

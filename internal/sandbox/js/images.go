@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
@@ -85,18 +86,46 @@ func (k *imageKind) prepare(vm *qjs.VM) ([]qjs.Value, error) {
 	defer vm.SetLoader(nil)
 	for _, name := range k.modules {
 		promise, ok := vm.Import(internal, name)
-		if !ok {
-			return nil, fmt.Errorf("%s: %+v", name, vm.Info(vm.Exception()))
+		namespace, err := settled(vm, name, promise, ok)
+		if err != nil {
+			return nil, err
 		}
-		vm.RunJobs()
-		state, v := vm.State(promise)
-		if state != qjs.Fulfilled {
-			return nil, fmt.Errorf("%s: %+v", name, vm.Info(v))
+		if name == zodModule {
+			err = makeSchemas(vm, namespace)
 		}
-		vm.Free(v)
-		vm.Free(promise)
+		vm.Free(namespace)
+		if err != nil {
+			return nil, err
+		}
 	}
 	return []qjs.Value{begin}, nil
+}
+
+// makeSchemas has zod make schemas, so that it has its classes and its defaults ready.
+func makeSchemas(vm *qjs.VM, zod qjs.Value) error {
+	script, ok := vm.EvalBytecode(bytecode.Of(bytecode.Schemas))
+	if !ok {
+		return fmt.Errorf("schemas: %+v", vm.Info(vm.Exception()))
+	}
+	defer vm.Free(script)
+	promise, ok := vm.Call(script, qjs.Undefined, zod)
+	v, err := settled(vm, "schemas", promise, ok)
+	vm.Free(v)
+	return err
+}
+
+// settled runs the jobs of an engine until a promise is fulfilled, frees it and returns its value. ok is false where an exception came in place of the promise.
+func settled(vm *qjs.VM, what string, promise qjs.Value, ok bool) (qjs.Value, error) {
+	if !ok {
+		return qjs.Undefined, fmt.Errorf("%s: %+v", what, vm.Info(vm.Exception()))
+	}
+	defer vm.Free(promise)
+	vm.RunJobs()
+	state, v := vm.State(promise)
+	if state != qjs.Fulfilled {
+		return qjs.Undefined, fmt.Errorf("%s: %+v", what, vm.Info(v))
+	}
+	return v, nil
 }
 
 // Images are the mapped images of a file, in the order of imageKinds. There is nil where there is none for this process.

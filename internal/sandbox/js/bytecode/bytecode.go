@@ -25,6 +25,7 @@ const (
 	Definition = "skein:definition"
 	Handler    = "skein:handler"
 	HTTP       = "skein:http"
+	Schemas    = "skein:schemas"
 	URL        = "skein:url"
 )
 

@@ -38,7 +38,7 @@ func TestTheBytecodeIsThatOfTheSources(t *testing.T) {
 }
 
 func TestEachModuleAndScriptHasBytecode(t *testing.T) {
-	names := []string{Definition, Handler, HTTP, URL}
+	names := []string{Definition, Handler, HTTP, Schemas, URL}
 	for _, m := range lib.Modules {
 		if len(m.Uses) == 0 {
 			names = append(names, m.Name)

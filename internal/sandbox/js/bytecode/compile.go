@@ -29,7 +29,7 @@ func Compile(vm *qjs.VM) (map[string][]byte, error) {
 		}
 	}
 	for _, script := range []struct{ name, source string }{
-		{Definition, lib.Definition()}, {Handler, lib.Handler}, {HTTP, lib.HTTP}, {URL, lib.URL},
+		{Definition, lib.Definition()}, {Handler, lib.Handler}, {HTTP, lib.HTTP}, {Schemas, lib.Schemas}, {URL, lib.URL},
 	} {
 		if err := add(vm.CompileScript, script.name, script.source); err != nil {
 			return nil, err

@@ -63,6 +63,12 @@ var HTTP string
 //go:embed handler.js
 var Handler string
 
+// Schemas is the script that has zod make a schema of each common kind, for images of engines. Its value is a function that takes zod
+// and returns a promise.
+//
+//go:embed schemas.js
+var Schemas string
+
 // DefinitionWithParts returns Definition including HTTP and Handler as one function, for engines that compile a function at its first
 // call. It finds what the host says of the isolate in the host's side, as statics.
 func DefinitionWithParts() string {

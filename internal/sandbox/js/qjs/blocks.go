@@ -106,6 +106,9 @@ func (b *blocks) malloc(tls *libc.TLS, size uintptr) uintptr {
 
 func (b *blocks) free(tls *libc.TLS, p uintptr) {
 	if b.inImage(p) {
+		if b.arena != nil {
+			b.arena.free(p)
+		}
 		return
 	}
 	n := b.length(p)
@@ -147,6 +150,7 @@ func (b *blocks) moved(tls *libc.TLS, p, size uintptr) uintptr {
 	q := b.malloc(tls, size)
 	if q != 0 {
 		copy(unsafe.Slice(at[byte](q), n), unsafe.Slice(at[byte](p), n))
+		b.free(tls, p)
 	}
 	return q
 }

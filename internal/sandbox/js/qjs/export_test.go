@@ -21,5 +21,10 @@ func Elsewhere(image []byte) {
 	(*header)(unsafe.Pointer(unsafe.SliceData(image))).program[0]++
 }
 
+// Content returns the bytes of a mapped image.
+func (i *Image) Content() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(i.header)), i.header.length)
+}
+
 // HeaderSize is the size of the beginning of an image.
 const HeaderSize = int(unsafe.Sizeof(header{}))

@@ -5,6 +5,7 @@ package qjs
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"unsafe"
 
@@ -53,10 +54,18 @@ func programMark() [2]uintptr { return [2]uintptr{fp(memMalloc), fp(lib.XJS_NewC
 // ErrImage means that an image cannot be used in this process.
 var ErrImage = errors.New("there is no image, or it was made by another program or for another place")
 
-// arena is the space of an image that is being made. Nothing in it is ever freed.
-type arena struct{ base, next, end uintptr }
+// arena is the space of an image that is being made. What is freed meanwhile is used again, so that the image stays small and dense.
+type arena struct {
+	base, next, end uintptr
+	freed           map[uintptr][]uintptr // blocks by their size
+}
 
 func (a *arena) malloc(size uintptr) uintptr {
+	size = roundedSize(size)
+	if l := a.freed[size]; len(l) > 0 {
+		a.freed[size] = l[:len(l)-1]
+		return l[len(l)-1]
+	}
 	p := (a.next+15)&^15 + imageHead
 	if p+size > a.end || p+size < p {
 		return 0
@@ -64,6 +73,21 @@ func (a *arena) malloc(size uintptr) uintptr {
 	a.next = p + size
 	*at[uintptr](p - imageHead) = size
 	return p
+}
+
+func (a *arena) free(p uintptr) {
+	size := *at[uintptr](p - imageHead)
+	a.freed[size] = append(a.freed[size], p)
+}
+
+// roundedSize returns the size that a block of an image gets: one of eight between a power of two and the next. Blocks of similar sizes,
+// such as the engine's own arenas of small blocks, can take each other's place then.
+func roundedSize(size uintptr) uintptr {
+	step := uintptr(16)
+	if n := bits.Len64(uint64(size)); n > 7 {
+		step = 1 << (n - 4)
+	}
+	return (size + step - 1) &^ (step - 1)
 }
 
 // mapAt maps a part of a file at one address and nowhere else. kind is MAP_SHARED or MAP_PRIVATE.
@@ -95,7 +119,7 @@ func MakeImage(fd int, offset int64, prepare func(*VM) ([]Value, error)) error {
 		return err
 	}
 	heap.made++
-	a := &arena{base: base, next: base + unsafe.Sizeof(header{}), end: base + ImageSpan}
+	a := &arena{base: base, next: base + unsafe.Sizeof(header{}), end: base + ImageSpan, freed: map[uintptr][]uintptr{}}
 	heap.arena = a
 	defer func() { heap.arena = nil }()
 
@@ -113,6 +137,9 @@ func MakeImage(fd int, offset int64, prepare func(*VM) ([]Value, error)) error {
 	if len(vm.modules)+len(vm.buffers)+len(vm.rejections) > 0 || lib.XJS_IsJobPending(vm.tls, vm.rt) != 0 || len(roots) > maxRoots {
 		return errors.New("an engine with something under way cannot become an image")
 	}
+	if err := vm.closeArenas(); err != nil {
+		return err
+	}
 	h.rt, h.ctx, h.stat, h.id, h.funcs = vm.rt, vm.ctx, vm.stat, vm.id, len(vm.funcs)
 	for i, name := range errorNames {
 		h.prims[i] = vm.prims.errors[name]
@@ -123,6 +150,45 @@ func MakeImage(fd int, offset int64, prepare func(*VM) ([]Value, error)) error {
 	copy(h.roots[:], roots)
 	h.base, h.length, h.program = base, (a.next-base+pageSize-1)&^(pageSize-1), programMark()
 	return nil
+}
+
+// closeArenas leaves the arenas of small blocks as they are: it takes each free block, and gives the lists of arenas other heads. So engines from
+// the image begin arenas of their own. The free blocks lie scattered over the image, and an engine would copy a page for nearly each of them.
+func (vm *VM) closeArenas() error {
+	const header = 8
+	all := &at[lib.TJSRuntime](vm.rt).Fmalloc_ctx
+	heads := heap.malloc(vm.tls, unsafe.Sizeof(all.Farena_list))
+	if heads == 0 {
+		return ErrImage
+	}
+	for i := range all.Ffree_arena_list {
+		free := &all.Ffree_arena_list[i]
+		for free.Fnext != uintptr(unsafe.Pointer(free)) {
+			if lib.Xjs_malloc_rt(vm.tls, vm.rt, smallBlock(i)-header) == 0 {
+				return ErrImage
+			}
+		}
+		list, head := &all.Farena_list[i], at[lib.Tlist_head](heads+uintptr(i)*unsafe.Sizeof(lib.Tlist_head{}))
+		head.Fnext, head.Fprev = uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(head))
+		if list.Fnext != uintptr(unsafe.Pointer(list)) {
+			*head = *list
+			at[lib.Tlist_head](head.Fnext).Fprev, at[lib.Tlist_head](head.Fprev).Fnext = uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(head))
+			list.Fnext, list.Fprev = uintptr(unsafe.Pointer(list)), uintptr(unsafe.Pointer(list))
+		}
+	}
+	return nil
+}
+
+// smallBlock returns the size of the blocks in the arenas of an index, as the engine's allocator has them.
+func smallBlock(i int) lib.Tsize_t {
+	switch {
+	case i < 15:
+		return lib.Tsize_t(16 + i*8)
+	case i < 23:
+		return lib.Tsize_t(144 + (i-15)*16)
+	default:
+		return lib.Tsize_t(288 + (i-23)*32)
+	}
 }
 
 // Image is a mapped image, from which one engine can be made.

@@ -129,6 +129,35 @@ var _ = Describe("an image of an engine", Ordered, func() {
 		Expect(number(vm, "first() + second() + third()")).To(Equal(321.0))
 	})
 
+	It("is small and dense: what was freed meanwhile is used again, and engines take no blocks between those of the image", func() {
+		holes := create()
+		Expect(qjs.MakeImage(int(holes.Fd()), 0, func(vm *qjs.VM) ([]qjs.Value, error) {
+			for range 10 {
+				_, ok := vm.Eval("prepare", "globalThis.list = Array.from({ length: 20000 }, (_, i) => ({ i, text: 'text' + i })).filter((_, i) => i % 40 === 0); 1")
+				Expect(ok).To(BeTrue())
+			}
+			return nil, nil
+		})).To(Succeed())
+		qjs.UnmapMade()
+		mapped, err := qjs.MapImage(int(holes.Fd()), 0)
+		Expect(err).NotTo(HaveOccurred())
+		defer mapped.Unmap()
+		Expect(len(mapped.Content())).To(BeNumerically("<", 12<<20), "20,000 objects take 7 MB once, and 70 MB ten times")
+		vm, _ := mapped.Restore()
+		defer vm.Close()
+		Expect(number(vm, "globalThis.more = Array.from({ length: 2000 }, (_, i) => ({ i, text: 'more' + i })); more.length")).To(Equal(2000.0))
+		before := make([]byte, len(mapped.Content()))
+		_, err = holes.ReadAt(before, 0)
+		Expect(err).NotTo(HaveOccurred())
+		changed := 0
+		for at := 0; at < len(before); at += 4096 {
+			if !bytes.Equal(before[at:at+4096], mapped.Content()[at:at+4096]) {
+				changed++
+			}
+		}
+		Expect(changed).To(BeNumerically("<", 40), "copied pages of the image")
+	})
+
 	It("is not made of an engine with something under way", func() {
 		other := create()
 		Expect(qjs.MakeImage(int(other.Fd()), 0, func(vm *qjs.VM) ([]qjs.Value, error) {
