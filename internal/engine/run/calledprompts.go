@@ -141,7 +141,7 @@ func (c promptCalls) begin(ctx context.Context, p *tool.PromptCall, repeat bool)
 		own := func(m *store.Message) bool { return role.PromptCallOf(m) == r.Frame.Call.ID }
 		conv, err := transcript.CalledPromptMessages(ctx, r.service.opts.Store, r.Thread.ID, after, own)
 		if err == nil {
-			r.conv = conv
+			r.conv, err = conv, r.recallEnds(ctx, conv)
 		}
 		if err != nil || len(r.conv.Messages) > 0 {
 			_, r.State.Turn.Repairs = r.conv.LastRepair()

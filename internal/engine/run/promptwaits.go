@@ -32,6 +32,16 @@ func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err e
 	return err
 }
 
+// recallEnds finds out, for a run that is continued, which of its calls in a conversation had a result that was removed since. A call
+// that waits, or that was decided on, has had none: its result is recorded together with the end of that.
+func (r *run) recallEnds(ctx context.Context, c *transcript.Conversation) error {
+	return c.RecallEnds(ctx, r.service.opts.Store, r.Thread.ID, r.record.ID, func(callID string) bool {
+		_, waits := r.State.Waits[callID]
+		_, decided := r.State.Decisions[callID]
+		return waits || decided
+	})
+}
+
 // caller returns the message of a called prompt that makes a call, or nil if no called prompt makes it.
 func (in *intake) caller(callID string) *store.Message {
 	if in.inner == nil {

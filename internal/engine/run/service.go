@@ -126,6 +126,11 @@ func (s *Service) Execute(ctx context.Context, w Work) (more bool, err error) {
 	} else if err := r.conv.Draw(ctx); err != nil {
 		return false, err
 	}
+	if r.resumed {
+		if err := r.recallEnds(ctx, r.conv); err != nil {
+			return false, err
+		}
+	}
 	r.seen = t.LastSeq
 	s.opts.Active.SetRun(w.Active, r.record.ID)
 	s.opts.PostRun.Add(w.Active.TakeEndedRuns()...) // the lease now belongs to the next run

@@ -55,6 +55,8 @@ func appendAnswer(out []model.Message, c *Conversation, i int) []model.Message {
 		r := model.Message{Role: model.RoleTool, ToolCallID: call.ID, Name: call.Name, Content: interrupted}
 		if j, done := c.results[call.ID]; done {
 			r.Content, r.Attachments = ContentOf(&c.Messages[j]), attachmentsOf(&c.Messages[j])
+		} else if c.removed[call.ID] {
+			r.Content = removed
 		}
 		out = append(out, r)
 	}

@@ -23,14 +23,15 @@ const PageSize = 1000
 // Messages is for reading; the methods change it.
 type Conversation struct {
 	Messages []store.Message
-	byID     map[string]int // message id → index
-	calls    map[string]int // tool call id → index of the assistant message that made it
-	results  map[string]int // tool call id → index of its result
-	sessions []int          // indexes of the answers that belong to a provider's conversation, in order
-	calling  []int          // indexes of the assistant messages with tool calls, in order
-	sums     []int          // indexes of the summaries, in order
-	answers  map[string]int // run id → index of the newest message that the model wrote in it
-	readSeq  int64          // all messages up to here have been read
+	byID     map[string]int  // message id → index
+	calls    map[string]int  // tool call id → index of the assistant message that made it
+	results  map[string]int  // tool call id → index of its result
+	sessions []int           // indexes of the answers that belong to a provider's conversation, in order
+	calling  []int           // indexes of the assistant messages with tool calls, in order
+	sums     []int           // indexes of the summaries, in order
+	answers  map[string]int  // run id → index of the newest message that the model wrote in it
+	removed  map[string]bool // tool call ids whose results were recorded and have been removed since
+	readSeq  int64           // all messages up to here have been read
 
 	memory  account
 	bounded bool // it is being read for the first time
@@ -183,7 +184,7 @@ func (c *Conversation) index(i int) {
 // have none, and then a step need not look at each message.
 func (c *Conversation) AnswersInSessions() []int { return c.sessions }
 
-// OutstandingCalls returns the calls of a run's messages that have no result, in order.
+// OutstandingCalls returns the calls of a run's messages that have no result, in order. It leaves out calls whose results were removed.
 func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 	var out []store.ToolCall
 	for _, i := range c.calling {
@@ -192,7 +193,7 @@ func (c *Conversation) OutstandingCalls(runID string) []store.ToolCall {
 			continue
 		}
 		for _, call := range m.ToolCalls {
-			if _, done := c.results[call.ID]; !done {
+			if _, done := c.results[call.ID]; !done && !c.removed[call.ID] {
 				out = append(out, call)
 			}
 		}

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -118,4 +119,69 @@ func TestAnyLogMakesAValidConversation(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestACallWhoseResultWasRemovedIsNotOutstanding(t *testing.T) {
+	asked := store.Message{ID: "asked", Seq: 1, RunID: "r", Role: store.RoleAssistant, ToolCalls: calls("a", "b", "c")}
+	before := conversationOf(asked, store.Message{ID: "ra", Seq: 2, RunID: "r", Role: store.RoleTool, ToolCallID: "a"}, store.Message{ID: "rb", Seq: 3, RunID: "r", Role: store.RoleTool, ToolCallID: "b"})
+	said := store.Message{ID: "said", Seq: 4, RunID: "r", Role: store.RoleAssistant, Content: text("well")}
+	outstanding := func(c *Conversation, want ...string) {
+		t.Helper()
+		var got []string
+		for _, call := range c.OutstandingCalls("r") {
+			got = append(got, call.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q are outstanding, want %q", got, want)
+		}
+	}
+	once := conversationOf(asked, *before.Message("rb"), said)
+	once.keepEnds(before)
+	outstanding(once, "c")
+	twice := conversationOf(asked, said)
+	twice.keepEnds(once)
+	outstanding(twice, "c")
+	for i, want := range []string{removed, removed, interrupted} {
+		if got := Assemble("", WithoutRepairs(twice, definition.SideA), definition.SideA, "")[2+i].Text(); got != want {
+			t.Errorf("the model reads %q of call %d, want %q", got, i, want)
+		}
+	}
+	if twice.safeCuts(0, "r")(1) {
+		t.Error("a call whose result is yet to come can be cut off")
+	}
+	twice.Add(store.Message{ID: "rc", Seq: 5, RunID: "r", Role: store.RoleTool, ToolCallID: "c"})
+	twice.Add(store.Message{ID: "more", Seq: 6, RunID: "r", Role: store.RoleAssistant, Content: text("more")})
+	if !twice.safeCuts(0, "r")(3) {
+		t.Error("calls with removed results cannot be cut off")
+	}
+}
+
+func TestTheLogIsReadForCallsThatMayHaveEnded(t *testing.T) {
+	c := conversationOf(store.Message{RunID: "r", Role: store.RoleAssistant, ToolCalls: calls("a")})
+	read := &ends{entries: []store.Event{{Type: store.EventToolEnded, RunID: "other", Data: []byte(`{"toolCallId":"a"}`)}}}
+	recall := func(s store.Store, pending bool) int {
+		t.Helper()
+		if err := c.RecallEnds(t.Context(), s, "t", "r", func(string) bool { return pending }); err != nil {
+			t.Fatal(err)
+		}
+		return len(c.OutstandingCalls("r"))
+	}
+	if recall(nil, true) != 1 || recall(read, false) != 1 {
+		t.Error("a call is taken for one that has ended")
+	}
+	read.entries[0].RunID = "r"
+	if recall(read, false) != 0 {
+		t.Error("a call that has ended is outstanding")
+	}
+	recall(nil, false) // no call is outstanding
+}
+
+// ends is a log of ends of calls.
+type ends struct {
+	store.Store
+	entries []store.Event
+}
+
+func (e *ends) LogEntries(context.Context, string, int64, int, ...string) ([]store.Event, error) {
+	return e.entries, nil
 }

@@ -27,6 +27,7 @@ func Reread(ctx context.Context, s store.Store, t *store.Thread, c *Conversation
 	if err != nil {
 		return c, false, err
 	}
+	conv.keepEnds(c)
 	c.Release()
 	*seen = at.LastSeq
 	return conv, true, nil

@@ -18,7 +18,7 @@ func Select(c *Conversation, p *skeinv1.PromptSpec, runID string) *Conversation 
 		return c
 	}
 	begin := presentTurn(c, runID)
-	out := New()
+	out := c.part()
 	for i := range c.Messages {
 		m := c.Messages[i]
 		if i < begin {
@@ -87,7 +87,7 @@ func (c *Conversation) Subset(keep map[string]store.Message) *Conversation {
 			kept[i] = nil
 		}
 	}
-	out := New()
+	out := c.part()
 	for _, m := range kept {
 		if m != nil && (m.Role != store.RoleTool || called[m.ToolCallID]) {
 			out.Append(*m)
@@ -108,7 +108,7 @@ func WithoutRepairs(c *Conversation, side string) *Conversation {
 	if len(left) == 0 {
 		return c
 	}
-	out := New()
+	out := c.part()
 	for i := range c.Messages {
 		if !left[c.Messages[i].ID] {
 			out.Append(c.Messages[i])

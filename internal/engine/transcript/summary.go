@@ -25,7 +25,7 @@ func WithoutSummaries(c *Conversation) *Conversation {
 	if len(c.sums) == 0 {
 		return c
 	}
-	out := New()
+	out := c.part()
 	for i := range c.Messages {
 		if c.Messages[i].Summary == nil {
 			out.Append(c.Messages[i])
@@ -59,7 +59,7 @@ func ReplaceBySummary(c *Conversation, summary *store.Message) *Conversation {
 	if begin == end {
 		return c
 	}
-	out := New()
+	out := c.part()
 	for _, m := range c.Messages[:begin] {
 		out.Append(m)
 	}
@@ -186,7 +186,7 @@ func (c *Conversation) safeCuts(begin int, runID string) func(i int) bool {
 			switch j, done := c.results[call.ID]; {
 			case done:
 				until[i+1] = max(until[i+1], j+1)
-			case runID != "" && m.RunID == runID: // its result is yet to come
+			case runID != "" && m.RunID == runID && !c.removed[call.ID]: // its result is yet to come
 				until[i+1] = len(c.Messages) + 1
 			}
 		}
