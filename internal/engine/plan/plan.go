@@ -7,6 +7,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/runstate"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -109,11 +110,11 @@ func EndOf(c *transcript.Conversation, m *store.Message, side skeinv1.AgentSide)
 		}
 		kind, spec := session.KindOf(side, call.Name)
 		if kind == session.Stop || kind == session.Fail {
-			said := session.Read(spec, call.Arguments)
+			said := session.Read(spec, runstate.ArgumentsOf(call, result))
 			return &Ending{session: true, Failed: kind == session.Fail, Text: said.Text, Append: true, Attachments: said.Attachments}
 		}
 		if side.StopTool != "" && call.Name == side.StopTool {
-			if text, ok := property(call.Arguments, side.StopToolResponseProperty); ok {
+			if text, ok := property(runstate.ArgumentsOf(call, result), side.StopToolResponseProperty); ok {
 				return &Ending{Text: text, Append: true}
 			}
 			return &Ending{Text: transcript.ContentOf(m)}

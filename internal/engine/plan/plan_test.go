@@ -110,3 +110,30 @@ func TestStopToolResponseProperty(t *testing.T) {
 		}
 	}
 }
+
+func TestAnswersHaveTheArgumentsOfTheApprover(t *testing.T) {
+	side := skeinv1.AgentSide{StopTool: "t", StopToolResponseProperty: "message", SessionStop: &skeinv1.SessionTool{Name: "done"}, SessionFail: &skeinv1.SessionTool{Name: "failed"}}
+	changed := []byte(`{"message":"changed","attachments":["/f"]}`)
+	for name, c := range map[string]struct {
+		approval any
+		want     string
+	}{
+		"none":        {nil, "own"},
+		"unchanged":   {store.Approval{Approved: true}, "own"},
+		"in memory":   {store.Approval{Approved: true, Arguments: changed}, "changed"},
+		"read again":  {map[string]any{"approved": true, "arguments": map[string]any{"message": "changed"}}, "changed"},
+		"not of ours": {"yes", "own"},
+	} {
+		for _, tool := range []string{"t", "done", "failed"} {
+			m := store.Message{Role: store.RoleAssistant, RunID: "r", ToolCalls: []store.ToolCall{{ID: "a", Name: tool, Arguments: `{"message":"own"}`}}}
+			result := store.Message{Role: store.RoleTool, ToolCallID: "a"}
+			if c.approval != nil {
+				result.Metadata = map[string]any{"approval": c.approval}
+			}
+			d := Next(conversationOf(m, result), "r", &definition.Side{Name: definition.SideA, Spec: side}, "", nil, false)
+			if d.End == nil || d.End.Text != c.want {
+				t.Errorf("%s, %s: got %+v, want %q", name, tool, d.End, c.want)
+			}
+		}
+	}
+}

@@ -186,6 +186,19 @@ func (s *State) MarkDecision(call store.ToolCall, m *store.Message) bool {
 	return true
 }
 
+// ArgumentsOf returns the arguments with which a call that has a result was made: those of the approver if there are any, or the model's.
+func ArgumentsOf(call store.ToolCall, result *store.Message) string {
+	noted, ok := result.Metadata[metadataApproval]
+	if !ok {
+		return call.Arguments
+	}
+	var d store.Approval // a message that was read again has it as a map
+	if raw, err := json.Marshal(noted); err != nil || json.Unmarshal(raw, &d) != nil || !d.Approved || d.Arguments == nil {
+		return call.Arguments
+	}
+	return string(d.Arguments)
+}
+
 // RepliesToAny reports whether the run replies to any of the calls.
 func (s *State) RepliesToAny(calls map[string]bool) bool {
 	return slices.ContainsFunc(s.ReplyTo, func(call string) bool { return calls[call] })
