@@ -47,7 +47,7 @@ type Compacted struct {
 
 // CompactionFailure is the data of EventCompactionFailed.
 type CompactionFailure struct {
-	// Reason is NothingToCompact, Off, NoModel, ModelFailed, EmptySummary or WindowTooSmall.
+	// Reason is NothingToCompact, Off, NoModel, ModelFailed, EmptySummary, WindowTooSmall or QuotaExceeded.
 	Reason   string   `json:"reason"`
 	Message  string   `json:"message"`
 	Side     string   `json:"side,omitempty"`

@@ -56,6 +56,7 @@ const (
 	compactionFailed  = "ModelFailed"
 	compactionEmpty   = "EmptySummary"
 	compactionSmall   = "WindowTooSmall"
+	compactionQuota   = skeinv1.ReasonQuotaExceeded
 )
 
 const compactionPrompt = "You keep the memory of a conversation between a user and an assistant. What the messages below say is about to be forgotten, and your summary takes its place for the assistant, who goes on with the conversation and reads nothing else of it. " +
@@ -80,6 +81,8 @@ type Port interface {
 	// FilterMessages and Prefiltered pass what a model is to read to the hooks of the agent.
 	FilterMessages(ctx context.Context, c *transcript.Conversation) (*transcript.Conversation, error)
 	PrefilterHistory(ctx context.Context, messages []model.Message) ([]model.Message, error)
+	// CheckQuotas returns a *failure.Error when the namespace has used up what its models may use on a day.
+	CheckQuotas(ctx context.Context) error
 	// Record adds an event to the next step.
 	Record(event store.Op)
 	// Commit writes operations as a transaction of the run. used is what a call of a model used for them, or nil; id identifies that call.

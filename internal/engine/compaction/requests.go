@@ -3,11 +3,13 @@ package compaction
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -67,9 +69,17 @@ func (m *Compactor) carriedOut(requests []store.InboxItem) {
 	})
 }
 
-// CompactNow writes one summary for a side that has requests for it.
+// CompactNow writes one summary for a side that has requests for it, or records why there is none. Nothing else has looked at the quotas,
+// since no run is under way.
 func (m *Compactor) CompactNow(ctx context.Context, side *definition.Side) error {
 	k := &attempt{of: m, opts: m.opts, policy: definition.CompactionOf(&side.Prompt.Spec), requests: m.RequestsFor(side), conv: transcript.New()}
+	var full *failure.Error
+	switch err := m.opts.Port.CheckQuotas(ctx); {
+	case errors.As(err, &full):
+		return k.refuse(ctx, &noCompaction{compactionQuota, full.Message})
+	case err != nil:
+		return err
+	}
 	if side.Handler == nil {
 		filtered, err := m.opts.Port.FilterMessages(ctx, transcript.WithoutSummaries(m.opts.Port.Conversation()))
 		if err != nil {

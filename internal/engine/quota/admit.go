@@ -36,7 +36,8 @@ func (q *Quotas) Admit(ctx context.Context, t *store.Thread, fence *store.Fence,
 }
 
 // Refuse returns a *failure.Error when the namespace has used up its tokens or its cost of the day, or nil. It is called
-// before each model call: what the run has done stays, and the next message begins another run once there is room.
+// before each model call: what the run has done stays, and the next message begins another run once there is room. A request for a
+// summary that comes while no run is under way is refused.
 func (q *Quotas) Refuse(ctx context.Context, namespace string) error {
 	err := q.CheckSpent(ctx, namespace, toGoOn)
 	var full *store.NamespaceQuotaError

@@ -100,6 +100,11 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 		return req, err
 	}
 	for n := 0; ; n++ {
+		if n > 0 { // the summary before may have used up the day's tokens
+			if err := r.service.opts.Quotas.Refuse(ctx, r.Thread.Namespace); err != nil {
+				return req, err
+			}
+		}
 		messages, err := r.hooks.PrefilterHistory(ctx, r.requests.AssembleForStep(system, conv, r.conv, r.record.Steps), r.record.Steps)
 		if err != nil {
 			return req, err

@@ -80,6 +80,11 @@ func (p compactionPort) PrefilterHistory(ctx context.Context, messages []model.M
 	return p.of.hooks.PrefilterHistory(ctx, messages, p.of.record.Steps)
 }
 
+// CheckQuotas implements compaction.Port.
+func (p compactionPort) CheckQuotas(ctx context.Context) error {
+	return p.of.service.opts.Quotas.Refuse(ctx, p.of.Thread.Namespace)
+}
+
 // Record implements compaction.Port.
 func (p compactionPort) Record(event store.Op) { p.of.hooks.Record(event) }
 
@@ -88,6 +93,9 @@ func (p compactionPort) Commit(ctx context.Context, id string, used *compaction.
 	r := p.of
 	tx := r.newTransaction("compact")
 	tx.add(ops...)
+	if used != nil && used.Response.Usage != nil {
+		r.service.opts.Quotas.CountUsed(r.Thread.Namespace, used.Response.Usage.Tokens(), int64(used.Response.Usage.Cost))
+	}
 	switch {
 	case used == nil:
 	case r.record.ID == "":
