@@ -23,7 +23,7 @@ const (
 	// of the previous answer stays valid.
 	metadataSession = thread.MetadataSession
 	// metadataModel is the name of the Model that answered, when it was a fallback.
-	metadataModel = "model"
+	metadataModel = model.MetadataModel
 	// metadataFailures lists why the Models before the fallback did not answer.
 	metadataFailures = "model_failures"
 	// metadataFinish is the reason why the answer ended, when the model neither finished nor asked for calls; usually

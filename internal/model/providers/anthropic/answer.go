@@ -7,13 +7,8 @@ import (
 	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
-const (
-	// metadataThinking is the metadata key that stores the reasoning before an answer with its message. The provider
-	// signs the reasoning and wants it back.
-	metadataThinking = "anthropic_thinking"
-	// maxToolCalls limits the tool calls of one answer. More are considered an error.
-	maxToolCalls = 128
-)
+// maxToolCalls limits the tool calls of one answer. More are considered an error.
+const maxToolCalls = 128
 
 // answer collects the events of one streamed message.
 type answer struct {
@@ -128,7 +123,7 @@ func (a *answer) extend(e event, emit func(model.Delta)) {
 }
 
 // response checks that the answer is complete and returns it.
-func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
+func (a *answer) response(e *wire.Endpoint, origin wire.Origin) (*model.Response, error) {
 	switch {
 	case a.events == 0:
 		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s answered with something that is not a stream of the messages API: check that spec.endpoint of the Model is the base URL of such an API", e.Shown())
@@ -169,7 +164,7 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 		r.Reasoning = reasoning.String()
 	}
 	if len(kept) > 0 && len(r.ToolCalls) > 0 { // the provider wants it back only together with the results of calls
-		r.Metadata = map[string]any{metadataThinking: kept}
+		r.Metadata = origin.Metadata(model.MetadataThinking, kept)
 	}
 	return r, nil
 }

@@ -30,6 +30,7 @@ const (
 // Client is the client of one Model.
 type Client struct {
 	endpoint          *wire.Endpoint
+	origin            wire.Origin
 	spec              skeinv1.ModelSpec
 	temperature, topP *float64
 	maxTokens         int64
@@ -50,6 +51,7 @@ func New(c model.Config) (*Client, error) {
 	}
 	// The path has the version of the API. Endpoints are given with it and without it.
 	endpoint.URL = strings.TrimSuffix(strings.TrimSuffix(endpoint.URL, "/"), "/v1")
+	cl.origin = endpoint.Origin(c.Name, c.Spec.Model)
 	return cl, nil
 }
 
@@ -115,7 +117,7 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 			return nil, err
 		}
 	}
-	return a.response(c.endpoint)
+	return a.response(c.endpoint, c.origin)
 }
 
 // failedEvent is an event that says that the call failed. It has the data of the event.

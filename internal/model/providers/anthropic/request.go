@@ -40,7 +40,7 @@ func (c *Client) request(ctx context.Context, req model.Request) (*request, erro
 		p.System[n-1].CacheControl = cached()
 	}
 	var err error
-	if p.Messages, err = turnsOf(ctx, messages); err != nil {
+	if p.Messages, err = c.turnsOf(ctx, messages); err != nil {
 		return nil, err
 	}
 	return p, tools(p, req)
@@ -154,7 +154,7 @@ const (
 
 // turnsOf returns the conversation as alternating turns of the user and of the assistant. Tool results and the messages
 // after them form one turn of the user.
-func turnsOf(ctx context.Context, messages []model.Message) ([]turn, error) {
+func (c *Client) turnsOf(ctx context.Context, messages []model.Message) ([]turn, error) {
 	var out []turn
 	add := func(role string, blocks ...contentBlock) {
 		if len(blocks) == 0 {
@@ -172,7 +172,7 @@ func turnsOf(ctx context.Context, messages []model.Message) ([]turn, error) {
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
-			add(roleAssistant, answerBlocks(m)...)
+			add(roleAssistant, c.answerBlocks(m)...)
 		case model.RoleTool:
 			block, err := resultBlock(ctx, m)
 			if err != nil {
@@ -235,11 +235,11 @@ func resultBlock(ctx context.Context, m model.Message) (contentBlock, error) {
 	return block, nil
 }
 
-// answerBlocks returns an earlier answer with the reasoning before its calls: the API refuses calls without it.
-func answerBlocks(m model.Message) []contentBlock {
+// answerBlocks returns an earlier answer with the reasoning before its calls: the API refuses calls without it. It also refuses the
+// reasoning of another model.
+func (c *Client) answerBlocks(m model.Message) []contentBlock {
 	var blocks []contentBlock
-	thoughts, _ := m.Metadata[metadataThinking].([]any)
-	for _, t := range thoughts {
+	for _, t := range c.origin.Reasoning(model.MetadataThinking, m) {
 		fields, _ := t.(map[string]any)
 		signature, _ := fields["signature"].(string)
 		thinking, _ := fields["thinking"].(string)

@@ -28,6 +28,7 @@ const ownHost = "api.openai.com"
 // Client is the client of one Model.
 type Client struct {
 	endpoint *wire.Endpoint
+	origin   wire.Origin
 	spec     skeinv1.ModelSpec
 	options  options
 }
@@ -44,7 +45,9 @@ func New(c model.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl := &Client{endpoint: endpoint, spec: c.Spec}
+	// OpenAI encrypts reasoning for the organization.
+	origin := endpoint.Origin(c.Name, c.Spec.Model, endpoint.Headers["Openai-Organization"])
+	cl := &Client{endpoint: endpoint, origin: origin, spec: c.Spec}
 	if cl.options, err = parseOptions(c); err != nil {
 		return nil, err
 	}

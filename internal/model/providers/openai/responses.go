@@ -9,10 +9,6 @@ import (
 	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
-// metadataReasoning is the metadata key that stores the reasoning of an answer with its message, encrypted by the
-// provider, when the provider does not keep the conversation itself.
-const metadataReasoning = "openai_reasoning"
-
 // streamResponses makes a call with the responses API.
 func (c *Client) streamResponses(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	call, done, err := c.endpoint.Begin(ctx)
@@ -88,7 +84,7 @@ func (c *Client) responsesRequest(ctx context.Context, req model.Request) (*resp
 		messages = messages[1:]
 	}
 	var err error
-	if p.Input, err = responseItems(ctx, messages); err != nil {
+	if p.Input, err = c.responseItems(ctx, messages); err != nil {
 		return nil, err
 	}
 	return p, responseTools(p, req)
@@ -108,13 +104,17 @@ func responseTools(p *responsesRequest, req model.Request) error {
 	return nil
 }
 
-func responseItems(ctx context.Context, messages []model.Message) ([]any, error) {
+func (c *Client) responseItems(ctx context.Context, messages []model.Message) ([]any, error) {
 	var out []any
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
-			out = append(out, reasoningItems(m)...)
-			if text := m.Text(); text != "" {
+			text := m.Text()
+			if text == "" && len(m.ToolCalls) == 0 {
+				continue // cut off within its reasoning: the API refuses reasoning that nothing follows
+			}
+			out = append(out, c.reasoningItems(m)...)
+			if text != "" {
 				out = append(out, inputMessage{Role: "assistant", Content: text})
 			}
 			for _, tc := range m.ToolCalls {
@@ -173,11 +173,10 @@ func images(ctx context.Context, m model.Message) ([]any, error) {
 	return parts, nil
 }
 
-// reasoningItems returns the reasoning items that an earlier answer stored.
-func reasoningItems(m model.Message) []any {
-	list, _ := m.Metadata[metadataReasoning].([]any)
+// reasoningItems returns the reasoning items that an earlier answer of the same model stored.
+func (c *Client) reasoningItems(m model.Message) []any {
 	var out []any
-	for _, e := range list {
+	for _, e := range c.origin.Reasoning(model.MetadataReasoning, m) {
 		fields, _ := e.(map[string]any)
 		id, _ := fields["id"].(string)
 		encrypted, _ := fields["encrypted"].(string)

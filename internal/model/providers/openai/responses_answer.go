@@ -82,7 +82,7 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 	if len(items) == 0 {
 		items = a.items
 	}
-	if err := a.gather(out, items, shown); err != nil {
+	if err := a.gather(out, items, c); err != nil {
 		return nil, err
 	}
 	if c.keeps() {
@@ -96,7 +96,7 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 }
 
 // gather combines the items of an output.
-func (a *responseAnswer) gather(out *model.Response, items []outputItem, shown string) error {
+func (a *responseAnswer) gather(out *model.Response, items []outputItem, c *Client) error {
 	var content, reasoning []string
 	var kept []any
 	for _, item := range items {
@@ -108,7 +108,7 @@ func (a *responseAnswer) gather(out *model.Response, items []outputItem, shown s
 			}
 		case "function_call":
 			if item.Name == "" {
-				return model.Errorf(model.KindBadAnswer, "the endpoint %s sent a tool call without a name", shown)
+				return model.Errorf(model.KindBadAnswer, "the endpoint %s sent a tool call without a name", c.endpoint.Shown())
 			}
 			if len(out.ToolCalls) == maxToolCalls {
 				return model.Errorf(model.KindBadAnswer, "the model asked for more than %d tool calls at once", maxToolCalls)
@@ -129,7 +129,7 @@ func (a *responseAnswer) gather(out *model.Response, items []outputItem, shown s
 		out.Reasoning = strings.Join(reasoning, "\n\n")
 	}
 	if len(kept) > 0 {
-		out.Metadata = map[string]any{metadataReasoning: kept}
+		out.Metadata = c.origin.Metadata(model.MetadataReasoning, kept)
 	}
 	return nil
 }
