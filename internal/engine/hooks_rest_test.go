@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,6 +77,20 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		m, err = st.UpdateMessage(ctx, m.ID, thread.MessageUpdate{Metadata: map[string]any{"c": "d"}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(m.Metadata).To(Equal(map[string]any{"a": "b", "subagent_id": "s"}))
+		Expect(failures(ctx, w, id)).To(BeEmpty())
+	})
+
+	It("keep the metadata without which a provider refuses an answer, and cannot set it", func(ctx SpecContext) {
+		w.Definitions.Put("a", hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => ({ metadata: { seen: true, openai_reasoning: ['forged'] } });`))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		kept := map[string]any{"anthropic_thinking": []any{"t"}, "reasoning_origin": "o", "provider_call_ids": map[string]any{"a": "b"}}
+		given := maps.Clone(kept)
+		given["other"] = "x"
+		m, err := outside(ctx, e, id).Inject(ctx, thread.NewMessage{Content: text("hi"), Metadata: given})
+		Expect(err).NotTo(HaveOccurred())
+		kept["seen"] = true
+		Expect(m.Metadata).To(Equal(kept))
 		Expect(failures(ctx, w, id)).To(BeEmpty())
 	})
 

@@ -1,6 +1,6 @@
 package model
 
-// Keys in the metadata of a message that clients read when they send the message to a provider again.
+// Keys in the metadata of an answer that matter when the answer is sent to a provider again.
 const (
 	// MetadataModel is the name of the Model that answered, when it was a fallback.
 	MetadataModel = "model"
@@ -10,4 +10,6 @@ const (
 	MetadataReasoning = "openai_reasoning"
 	// MetadataOrigin identifies the model and the endpoint that the reasoning of an answer comes from. No other model can read it.
 	MetadataOrigin = "reasoning_origin"
+	// MetadataCallIDs is the provider's ids of an answer's calls, as an object with the ids of the log as keys.
+	MetadataCallIDs = "provider_call_ids"
 )

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/runlog"
 	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -18,8 +19,12 @@ import (
 // This file converts the data that hooks receive and return. What a hook returns is as untrusted as any other output
 // of code: it is read field by field, and what a hook may not change stays as it was.
 
-// reservedMetadata lists the metadata keys that tell Skein what a message is. A hook cannot change them.
-var reservedMetadata = []string{transcript.MetadataQueuedTool, runlog.MetadataReplyTo, runlog.MetadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
+// reservedMetadata lists the metadata keys that tell Skein what a message is, and those without which a provider refuses an answer that
+// it gets again. A hook cannot change them.
+var reservedMetadata = []string{
+	transcript.MetadataQueuedTool, runlog.MetadataReplyTo, runlog.MetadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind,
+	model.MetadataThinking, model.MetadataReasoning, model.MetadataOrigin, model.MetadataCallIDs,
+}
 
 // changeMessage applies what before_create_message returned: content, name, silent and metadata, as far as they are
 // set.

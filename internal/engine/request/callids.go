@@ -10,12 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-const (
-	// metadataCallIDs is set on an answer: the provider's ids of its tool calls, as an object with the ids of the log as keys.
-	metadataCallIDs = "provider_call_ids"
-	// maxProviderCallID is the longest id of a provider that is kept, in bytes.
-	maxProviderCallID = 200
-)
+// maxProviderCallID is the longest id of a provider that is kept, in bytes.
+const maxProviderCallID = 200
 
 // RecordCalls adds tool calls to an answer, with new ids. The ids of the provider are not used in the log, because some
 // providers number the calls of each answer anew, and an id in the log must stay unique for ever. The keys of all that a
@@ -34,7 +30,7 @@ func RecordCalls(m *store.Message, calls []model.ToolCall) {
 		if m.Metadata = maps.Clone(m.Metadata); m.Metadata == nil {
 			m.Metadata = map[string]any{}
 		}
-		m.Metadata[metadataCallIDs] = theirs
+		m.Metadata[model.MetadataCallIDs] = theirs
 	}
 }
 
@@ -85,6 +81,6 @@ func providerCallIDs(m *model.Message) map[string]any {
 	if len(m.ToolCalls) == 0 {
 		return nil
 	}
-	theirs, _ := m.Metadata[metadataCallIDs].(map[string]any)
+	theirs, _ := m.Metadata[model.MetadataCallIDs].(map[string]any)
 	return theirs
 }

@@ -16,7 +16,6 @@ import (
 func (c *Client) request(ctx context.Context, req model.Request) (*request, error) {
 	p := &request{Model: c.spec.Model, MaxTokens: c.maxTokens, Stream: true, Temperature: c.temperature, TopP: c.topP}
 	var output outputConfig
-	c.think(p, &output, req.Reasoning)
 	if len(req.Schema) > 0 {
 		var schema map[string]any
 		if err := json.Unmarshal(req.Schema, &schema); err != nil {
@@ -25,9 +24,6 @@ func (c *Client) request(ctx context.Context, req model.Request) (*request, erro
 		if schema != nil {
 			output.Format = &format{Type: "json_schema", Schema: schema}
 		}
-	}
-	if output != (outputConfig{}) {
-		p.OutputConfig = &output
 	}
 	messages := req.Messages
 	for len(messages) > 0 && messages[0].Role == model.RoleSystem {
@@ -43,41 +39,10 @@ func (c *Client) request(ctx context.Context, req model.Request) (*request, erro
 	if p.Messages, err = c.turnsOf(ctx, messages); err != nil {
 		return nil, err
 	}
+	if c.think(p, &output, req.Reasoning); output != (outputConfig{}) {
+		p.OutputConfig = &output
+	}
 	return p, tools(p, req)
-}
-
-// minThinking is the smallest budget that the API accepts.
-const minThinking = 1024
-
-// think requests reasoning: by a budget when one is set, or else by effort.
-func (c *Client) think(p *request, output *outputConfig, r *model.Reasoning) {
-	if r == nil {
-		return
-	}
-	display := "summarized"
-	if r.Exclude {
-		display = "omitted"
-	}
-	switch {
-	case r.MaxTokens > 0:
-		budget := max(r.MaxTokens, minThinking)
-		p.Thinking = &thinking{Type: "enabled", BudgetTokens: budget, Display: display}
-		if p.MaxTokens <= budget { // the budget is part of the token limit of an answer
-			p.MaxTokens += budget
-		}
-	case r.Effort == "none":
-		p.Thinking = &thinking{Type: "disabled"}
-		return
-	case r.Effort != "":
-		p.Thinking = &thinking{Type: "adaptive", Display: display}
-		output.Effort = r.Effort
-		if r.Effort == "minimal" {
-			output.Effort = "low"
-		}
-	default:
-		return
-	}
-	p.Temperature, p.TopP = nil, nil // models that reason accept neither
 }
 
 func tools(p *request, req model.Request) error {
@@ -160,10 +125,14 @@ func (c *Client) turnsOf(ctx context.Context, messages []model.Message) ([]turn,
 		if len(blocks) == 0 {
 			return
 		}
-		if len(out) == 0 && role == roleAssistant {
+		n := len(out)
+		switch {
+		case n == 0 && role == roleAssistant:
 			out = append(out, turn{Role: roleUser, Content: []contentBlock{textBlock(opening)}})
-		}
-		if n := len(out); n > 0 && out[n-1].Role == role {
+		case n == 0 || out[n-1].Role != role:
+		case role == roleAssistant: // as the request for the second one read, and so that each answer begins with its thoughts
+			out = append(out, turn{Role: roleUser, Content: []contentBlock{textBlock(goOn)}})
+		default:
 			out[n-1].Content = append(out[n-1].Content, blocks...)
 			return
 		}
@@ -235,22 +204,9 @@ func resultBlock(ctx context.Context, m model.Message) (contentBlock, error) {
 	return block, nil
 }
 
-// answerBlocks returns an earlier answer with the reasoning before its calls: the API refuses calls without it. It also refuses the
-// reasoning of another model.
+// answerBlocks returns an earlier answer.
 func (c *Client) answerBlocks(m model.Message) []contentBlock {
-	var blocks []contentBlock
-	for _, t := range c.origin.Reasoning(model.MetadataThinking, m) {
-		fields, _ := t.(map[string]any)
-		signature, _ := fields["signature"].(string)
-		thinking, _ := fields["thinking"].(string)
-		redacted, _ := fields["redacted"].(string)
-		switch {
-		case redacted != "":
-			blocks = append(blocks, contentBlock{Type: blockRedactedThinking, Data: redacted})
-		case signature != "":
-			blocks = append(blocks, contentBlock{Type: blockThinking, Signature: signature, Thinking: &thinking})
-		}
-	}
+	blocks := c.thoughts(m)
 	if text := m.Text(); says(text) {
 		blocks = append(blocks, textBlock(text))
 	}

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
@@ -91,5 +92,75 @@ var _ = Describe("The thinking of earlier answers", Label("AGT-06"), func() {
 		Expect(turns()).To(Equal(with), "the fallback is the main Model by now")
 		ask(claude("a", "claude-a"), "text", model.Request{Messages: call(thought("b"))})
 		Expect(turns()).To(Equal(without))
+	})
+
+	Describe("when a budget is set for it", func() {
+		var config model.Config
+		BeforeEach(func() {
+			config = claude("a", "claude-a")
+			config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", TopP: "0.9", MaxTokens: ptr.To[int32](1500)}
+		})
+		user := func(text string) model.Message { return model.Message{Role: model.RoleUser, Content: text} }
+		result := func(id string) model.Message {
+			return model.Message{Role: model.RoleTool, ToolCallID: id, Name: "one", Content: "1"}
+		}
+		answer := func(text, call string, thought bool) model.Message {
+			m := model.Message{Role: model.RoleAssistant, Content: text}
+			if call != "" {
+				m.ToolCalls = []model.ToolCall{{ID: call, Name: "one", Arguments: `{}`}}
+			}
+			if thought {
+				m.Metadata = map[string]any{"anthropic_thinking": []any{map[string]any{"signature": "s", "thinking": "t"}}}
+			}
+			return m
+		}
+		budget := &model.Reasoning{MaxTokens: 2000}
+
+		DescribeTable("is requested, unless the present turn began with calls that nothing was thought before", func(thinks bool, messages ...model.Message) {
+			ask(config, "text", model.Request{Messages: messages, Reasoning: budget})
+			body := server.Last().Body
+			if thinks {
+				Expect(body).To(HaveKeyWithValue("thinking", HaveKeyWithValue("budget_tokens", 2000.0)))
+				Expect(body).To(And(HaveKeyWithValue("max_tokens", 3500.0), Not(HaveKey("temperature")), Not(HaveKey("top_p"))))
+				return
+			}
+			Expect(body).NotTo(HaveKey("thinking"))
+			Expect(body).To(And(HaveKeyWithValue("max_tokens", 1500.0), HaveKeyWithValue("temperature", 0.5), HaveKeyWithValue("top_p", 0.9)))
+			Expect(turns()).NotTo(ContainElement(ContainElement("thinking")), "the API refuses thoughts in a turn without thinking")
+		},
+			Entry("no calls", true, user("u"), answer("a", "", false), user("u")),
+			Entry("a call of the model", true, user("u"), answer("", "c1", true), result("c1")),
+			Entry("calls of the model that thought once, before the first", true,
+				user("u"), answer("", "c1", true), result("c1"), answer("", "c2", false), result("c2")),
+			Entry("a call that others made", false, user("u"), answer("", "c1", false), result("c1")),
+			Entry("a call that others made, at the begin", false, answer("", "c1", false), result("c1")),
+			Entry("a call that others made, behind a text", false, user("u"), answer("look", "c1", false), result("c1")),
+			Entry("a call that others made, with a new message behind it", false, user("u"), answer("", "c1", false), result("c1"), user("u")),
+			Entry("a call that others made, and one with thoughts behind it", false,
+				user("u"), answer("", "c1", false), result("c1"), answer("", "c2", true), result("c2")),
+			Entry("a call that others made after a new message", false,
+				user("u"), answer("", "c1", true), result("c1"), user("u"), answer("", "c2", false), result("c2")),
+			Entry("a call that others made in an earlier turn", true,
+				user("u"), answer("", "c1", false), result("c1"), answer("a", "", false), user("u")),
+			Entry("a call that others made after an answer without a reply", false, user("u"), answer("a", "", false), answer("", "c1", false), result("c1")),
+			Entry("a call of the model after an answer without a reply", true, user("u"), answer("a", "", false), answer("", "c1", true), result("c1")),
+		)
+
+		It("goes back only with calls, and stays at the begin of its turn", func() {
+			ask(config, "text", model.Request{Reasoning: budget, Messages: []model.Message{
+				user("u"), answer("its calls are left out", "", true), user("u"),
+				answer("a", "", false), answer("b", "c1", true), result("c1"),
+			}})
+			Expect(turns()).To(Equal([][]string{
+				{"user", "text"}, {"assistant", "text"}, {"user", "text"},
+				{"assistant", "text"}, {"user", "text"}, {"assistant", "thinking", "text", "tool_use"}, {"user", "tool_result"},
+			}))
+			Expect(server.Last().Body["messages"].([]any)[4]).To(HaveKeyWithValue("content", ConsistOf(HaveKeyWithValue("text", "(go on)"))))
+		})
+
+		It("stays out of a request that turns thinking off", func() {
+			ask(config, "text", model.Request{Reasoning: &model.Reasoning{Effort: "none"}, Messages: []model.Message{user("u"), answer("", "c1", true), result("c1")}})
+			Expect(turns()).To(Equal(without))
+		})
 	})
 })
