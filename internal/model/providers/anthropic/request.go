@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // request converts a request to the one of the API.
@@ -36,7 +37,7 @@ func (c *Client) request(ctx context.Context, req model.Request) (*request, erro
 		p.System[n-1].CacheControl = cached()
 	}
 	var err error
-	if p.Messages, err = c.turnsOf(ctx, messages); err != nil {
+	if p.Messages, err = c.turnsOf(ctx, messages, req.Tools); err != nil {
 		return nil, err
 	}
 	if c.think(p, &output, req.Reasoning); output != (outputConfig{}) {
@@ -83,9 +84,6 @@ func inputSchema(schema map[string]any) map[string]any {
 	return out
 }
 
-// maxToolName is the longest name of a tool.
-const maxToolName = 128
-
 // defineCalledTools defines the tools that were called in a conversation, for a request that offers no tools: the API refuses such
 // calls when no tools are defined. The tools cannot be called again.
 func defineCalledTools(p *request) {
@@ -95,8 +93,8 @@ func defineCalledTools(p *request) {
 			if block.Type != blockToolUse {
 				continue
 			}
-			name := validID(*block.Name)
-			if name = name[:min(len(name), maxToolName)]; name == "" || seen[name] {
+			name := *block.Name
+			if seen[name] {
 				continue
 			}
 			seen[name] = true
@@ -119,7 +117,7 @@ const (
 
 // turnsOf returns the conversation as alternating turns of the user and of the assistant. Tool results and the messages
 // after them form one turn of the user.
-func (c *Client) turnsOf(ctx context.Context, messages []model.Message) ([]turn, error) {
+func (c *Client) turnsOf(ctx context.Context, messages []model.Message, tools []model.Tool) ([]turn, error) {
 	var out []turn
 	add := func(role string, blocks ...contentBlock) {
 		if len(blocks) == 0 {
@@ -141,7 +139,7 @@ func (c *Client) turnsOf(ctx context.Context, messages []model.Message) ([]turn,
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
-			add(roleAssistant, c.answerBlocks(m)...)
+			add(roleAssistant, c.answerBlocks(m, tools)...)
 		case model.RoleTool:
 			block, err := resultBlock(ctx, m)
 			if err != nil {
@@ -204,15 +202,15 @@ func resultBlock(ctx context.Context, m model.Message) (contentBlock, error) {
 	return block, nil
 }
 
-// answerBlocks returns an earlier answer.
-func (c *Client) answerBlocks(m model.Message) []contentBlock {
+// answerBlocks returns an earlier answer, for a request that offers tools.
+func (c *Client) answerBlocks(m model.Message, tools []model.Tool) []contentBlock {
 	blocks := c.thoughts(m)
 	if text := m.Text(); says(text) {
 		blocks = append(blocks, textBlock(text))
 	}
 	for _, call := range m.ToolCalls {
 		blocks = append(blocks, contentBlock{
-			Type: blockToolUse, ID: ptr.To(validID(call.ID)), Input: input(call.Arguments), Name: ptr.To(call.Name),
+			Type: blockToolUse, ID: ptr.To(validID(call.ID)), Input: input(call.Arguments), Name: ptr.To(wire.ToolName(call.Name, tools)),
 		})
 	}
 	return blocks

@@ -62,7 +62,7 @@ func (c *Client) chatRequest(ctx context.Context, req model.Request) (*chatReque
 		p.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: orElse(req.SchemaName, "answer"), Schema: schema}}
 	}
 	var err error
-	if p.Messages, err = chatMessages(ctx, req.Messages); err != nil {
+	if p.Messages, err = chatMessages(ctx, req); err != nil {
 		return nil, err
 	}
 	return p, chatTools(p, req)
@@ -84,7 +84,8 @@ func chatTools(p *chatRequest, req model.Request) error {
 
 // chatMessages converts the conversation. Results cannot contain images, so a user message right after them has their
 // images.
-func chatMessages(ctx context.Context, messages []model.Message) ([]chatMessage, error) {
+func chatMessages(ctx context.Context, req model.Request) ([]chatMessage, error) {
+	messages := req.Messages
 	out := make([]chatMessage, 0, len(messages))
 	var held []model.Image
 	for i, m := range messages {
@@ -92,7 +93,7 @@ func chatMessages(ctx context.Context, messages []model.Message) ([]chatMessage,
 		case model.RoleSystem:
 			out = append(out, chatMessage{Role: "system", Content: m.Text()})
 		case model.RoleAssistant:
-			out = append(out, chatAnswer(m))
+			out = append(out, chatAnswer(m, req.Tools))
 		case model.RoleTool:
 			out = append(out, chatMessage{Role: "tool", Content: m.Text(), ToolCallID: &m.ToolCallID})
 			held = append(held, m.Images...)
@@ -133,14 +134,14 @@ func chatUser(ctx context.Context, text string, images []model.Image) (chatMessa
 	return chatMessage{Role: "user", Content: parts}, nil
 }
 
-func chatAnswer(m model.Message) chatMessage {
+func chatAnswer(m model.Message, tools []model.Tool) chatMessage {
 	a := chatMessage{Role: "assistant"}
 	if text := m.Text(); text != "" || len(m.ToolCalls) == 0 {
 		a.Content = text
 	}
 	for _, tc := range m.ToolCalls {
 		a.ToolCalls = append(a.ToolCalls, chatCall{
-			Type: "function", ID: tc.ID, Function: functionCall{Name: tc.Name, Arguments: validArguments(tc.Arguments)},
+			Type: "function", ID: tc.ID, Function: functionCall{Name: wire.ToolName(tc.Name, tools), Arguments: validArguments(tc.Arguments)},
 		})
 	}
 	return a

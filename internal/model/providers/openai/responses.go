@@ -84,7 +84,7 @@ func (c *Client) responsesRequest(ctx context.Context, req model.Request) (*resp
 		messages = messages[1:]
 	}
 	var err error
-	if p.Input, err = c.responseItems(ctx, messages); err != nil {
+	if p.Input, err = c.responseItems(ctx, messages, req.Tools); err != nil {
 		return nil, err
 	}
 	return p, responseTools(p, req)
@@ -104,7 +104,7 @@ func responseTools(p *responsesRequest, req model.Request) error {
 	return nil
 }
 
-func (c *Client) responseItems(ctx context.Context, messages []model.Message) ([]any, error) {
+func (c *Client) responseItems(ctx context.Context, messages []model.Message, tools []model.Tool) ([]any, error) {
 	var out []any
 	for _, m := range messages {
 		switch m.Role {
@@ -118,7 +118,9 @@ func (c *Client) responseItems(ctx context.Context, messages []model.Message) ([
 				out = append(out, inputMessage{Role: "assistant", Content: text})
 			}
 			for _, tc := range m.ToolCalls {
-				out = append(out, inputCall{Type: "function_call", CallID: tc.ID, Name: tc.Name, Arguments: validArguments(tc.Arguments)})
+				out = append(out, inputCall{
+					Type: "function_call", CallID: tc.ID, Name: wire.ToolName(tc.Name, tools), Arguments: validArguments(tc.Arguments),
+				})
 			}
 		case model.RoleTool:
 			item, err := functionOutput(ctx, m)
