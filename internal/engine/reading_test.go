@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/jpeg"
 	"image/png"
 	"math/rand/v2"
 	"strings"
@@ -224,6 +225,40 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 			send(ctx, w, id, "four")
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(m.requests()[3].Messages[5].Images).To(BeEmpty(), "a file that is gone stays a name")
+		})
+		It("is of the type that their bytes have, whatever their names say, and of no more pixels than providers accept", func(ctx SpecContext) {
+			w.Definitions.Put("a")
+			m := listening(w, says("seen"))
+			start(w)
+			id := makeThread(ctx, w, "a")
+			tall := image.NewPaletted(image.Rect(0, 0, 10, 9000), color.Palette{color.Black, color.White})
+			var photo, column, late bytes.Buffer
+			Expect(jpeg.Encode(&photo, image.NewYCbCr(image.Rect(0, 0, 8, 8), image.YCbCrSubsampleRatio420), nil)).To(Succeed())
+			Expect(png.Encode(&column, tall)).To(Succeed())
+			late.Write(photo.Bytes()[:2])
+			for range 5 { // comments before the size, longer than what is looked at when a file is written
+				late.Write([]byte{0xff, 0xfe, 0xff, 0xff})
+				late.Write(make([]byte, 0xffff-2))
+			}
+			late.Write(photo.Bytes()[2:])
+			attach(ctx, id, "one", "/a.png", photo.Bytes())
+			attach(ctx, id, "two", "/b.png", []byte("no image at all"))
+			attach(ctx, id, "three", "/c.png", column.Bytes())
+			attach(ctx, id, "four", "/d.png", late.Bytes())
+			attach(ctx, id, "five", "/e.png", column.Bytes()[:20])
+			messages := m.requests()[4].Messages
+			Expect(messages[1].Images).To(ConsistOf(HaveField("MimeType", "image/jpeg")))
+			Expect(messages[1].Images[0].Read(ctx)).To(Equal(photo.Bytes()))
+			Expect(messages[3].Images).To(BeEmpty())
+			Expect(messages[3].Text()).To(ContainSubstring("/b.png"))
+			Expect(messages[5].Images).To(ConsistOf(HaveField("MimeType", "image/png")))
+			smaller, err := messages[5].Images[0].Read(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			shown, _, err := image.DecodeConfig(bytes.NewReader(smaller))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(shown.Height).To(Equal(thread.MaxThumbnail))
+			Expect(messages[7].Images).To(ConsistOf(HaveField("MimeType", "image/jpeg")), "its record has no size")
+			Expect(messages[9].Images).To(BeEmpty(), "a broken image")
 		})
 		It("is their names alone where the model cannot see", func(ctx SpecContext) {
 			w.Definitions.Put("a", func(a *definition.Agent) {

@@ -15,9 +15,10 @@ import (
 
 // Bounds of the images of one request.
 const (
-	// maxPictureBytes bounds one image: providers refuse more than 5 MiB in base64. The model gets a smaller copy of a larger
-	// image.
+	// maxPictureBytes and maxPictureSide bound one image: providers refuse more than 5 MiB in base64, and more than 8,000 pixels on a
+	// side. The model gets a smaller copy of a larger image.
 	maxPictureBytes = 3 << 20
+	maxPictureSide  = 8000
 	// maxPictures and maxPicturesBytes bound all images of a request together. The newest have precedence.
 	maxPictures      = 20
 	maxPicturesBytes = 16 << 20
@@ -65,28 +66,28 @@ func (k *Maker) attachPictures(ctx context.Context, conv *transcript.Conversatio
 	return messages, nil
 }
 
-// pictureOf returns the image in a file, or a smaller copy if it is too large, with its size in bytes. It returns nil if
-// the file is gone, or is not an image.
+// pictureOf returns the image in a file, or a smaller copy if it is too large, with its size in bytes. Its type is that of the bytes,
+// because providers refuse an image of another type than is said. It returns nil if the file is gone, or is not an image.
 func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image, int64, error) {
-	rec, err := st.StatFile(ctx, path)
+	info, err := st.ImageInfo(ctx, path)
 	switch {
 	case thread.IsInvalid(err):
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, err
-	case rec == nil || rec.IsDirectory || !transcript.IsPicture(rec.MimeType):
-		return nil, 0, nil
-	case rec.Size > maxPictureBytes:
+	case info == nil || !transcript.IsPicture(info.MimeType):
+		return nil, 0, nil // the message still names it
+	case info.Size > maxPictureBytes || max(info.Width, info.Height) > maxPictureSide:
 		small, err := st.Thumbnail(ctx, path, thread.ThumbnailOptions{Width: thread.MaxThumbnail, Height: thread.MaxThumbnail})
 		if thread.IsInvalid(err) || err == nil && small == nil {
-			return nil, 0, nil // the message still names it
+			return nil, 0, nil
 		}
 		if err != nil {
 			return nil, 0, err
 		}
 		return &model.Image{MimeType: small.MimeType, Read: func(context.Context) ([]byte, error) { return small.Data, nil }}, int64(len(small.Data)), nil
 	}
-	return &model.Image{MimeType: rec.MimeType, Read: func(ctx context.Context) ([]byte, error) { return readPicture(ctx, st, path) }}, rec.Size, nil
+	return &model.Image{MimeType: info.MimeType, Read: func(ctx context.Context) ([]byte, error) { return readPicture(ctx, st, path) }}, info.Size, nil
 }
 
 // readPicture returns the content of a file. It is called when the request is made.
