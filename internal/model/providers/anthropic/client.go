@@ -30,10 +30,10 @@ const (
 // Client is the client of one Model.
 type Client struct {
 	endpoint          *wire.Endpoint
-	origin            wire.Origin
 	spec              skeinv1.ModelSpec
 	temperature, topP *float64
 	maxTokens         int64
+	asked, unasked    wire.Origin // of thoughts that requests asked for, and of those that the model had of itself
 }
 
 // New returns a client. It sends nothing before the first call.
@@ -51,7 +51,7 @@ func New(c model.Config) (*Client, error) {
 	}
 	// The path has the version of the API. Endpoints are given with it and without it.
 	endpoint.URL = strings.TrimSuffix(strings.TrimSuffix(endpoint.URL, "/"), "/v1")
-	cl.origin = endpoint.Origin(c.Name, c.Spec.Model)
+	cl.asked, cl.unasked = endpoint.Origin(c.Name, c.Spec.Model, "asked"), endpoint.Origin(c.Name, c.Spec.Model)
 	return cl, nil
 }
 
@@ -117,7 +117,7 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 			return nil, err
 		}
 	}
-	return a.response(c.endpoint, c.origin)
+	return a.response(c.endpoint, c.origin(req.Reasoning))
 }
 
 // failedEvent is an event that says that the call failed. It has the data of the event.

@@ -37,7 +37,7 @@ func (c *Client) request(ctx context.Context, req model.Request) (*request, erro
 		p.System[n-1].CacheControl = cached()
 	}
 	var err error
-	if p.Messages, err = c.turnsOf(ctx, messages, req.Tools); err != nil {
+	if p.Messages, err = turnsOf(ctx, messages, req.Tools, c.origin(req.Reasoning)); err != nil {
 		return nil, err
 	}
 	if c.think(p, &output, req.Reasoning); output != (outputConfig{}) {
@@ -117,7 +117,7 @@ const (
 
 // turnsOf returns the conversation as alternating turns of the user and of the assistant. Tool results and the messages
 // after them form one turn of the user.
-func (c *Client) turnsOf(ctx context.Context, messages []model.Message, tools []model.Tool) ([]turn, error) {
+func turnsOf(ctx context.Context, messages []model.Message, tools []model.Tool, origin wire.Origin) ([]turn, error) {
 	var out []turn
 	add := func(role string, blocks ...contentBlock) {
 		if len(blocks) == 0 {
@@ -139,7 +139,7 @@ func (c *Client) turnsOf(ctx context.Context, messages []model.Message, tools []
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleAssistant:
-			add(roleAssistant, c.answerBlocks(m, tools)...)
+			add(roleAssistant, answerBlocks(m, tools, origin)...)
 		case model.RoleTool:
 			block, err := resultBlock(ctx, m)
 			if err != nil {
@@ -202,9 +202,9 @@ func resultBlock(ctx context.Context, m model.Message) (contentBlock, error) {
 	return block, nil
 }
 
-// answerBlocks returns an earlier answer, for a request that offers tools.
-func (c *Client) answerBlocks(m model.Message, tools []model.Tool) []contentBlock {
-	blocks := c.thoughts(m)
+// answerBlocks returns an earlier answer, for a request that offers tools and takes thoughts of origin.
+func answerBlocks(m model.Message, tools []model.Tool, origin wire.Origin) []contentBlock {
+	blocks := thoughts(m, origin)
 	if text := m.Text(); says(text) {
 		blocks = append(blocks, textBlock(text))
 	}

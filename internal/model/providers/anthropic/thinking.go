@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/providers/wire"
 )
 
 // minThinking is the smallest budget that the API accepts.
@@ -44,6 +45,15 @@ func (c *Client) think(p *request, output *outputConfig, r *model.Reasoning) {
 	p.Temperature, p.TopP = nil, nil // models that reason accept neither
 }
 
+// origin returns the origin of the thoughts that a request with r leads to, and takes. Some models think without being asked, and want their
+// thoughts back then. Others refuse thoughts in a request that asks for none, as after a handoff to an agent that does not reason.
+func (c *Client) origin(r *model.Reasoning) wire.Origin {
+	if r == nil {
+		return c.unasked
+	}
+	return c.asked
+}
+
 // mayThink reports whether the API accepts a budget for thinking with these turns, the last of which is the user's. If the newest answer
 // has calls, the API wants thoughts before the first call since the user spoke. The later ones may lack them, because the model often
 // thinks only once. Calls lack them that the model did not make, such as those of hooks, and those of another model.
@@ -77,12 +87,12 @@ func isThought(b contentBlock) bool {
 
 // thoughts returns the reasoning before the calls of an earlier answer: the API refuses calls without it. It wants none before texts, and
 // refuses that of another model.
-func (c *Client) thoughts(m model.Message) []contentBlock {
+func thoughts(m model.Message, origin wire.Origin) []contentBlock {
 	if len(m.ToolCalls) == 0 {
 		return nil
 	}
 	var blocks []contentBlock
-	for _, t := range c.origin.Reasoning(model.MetadataThinking, m) {
+	for _, t := range origin.Reasoning(model.MetadataThinking, m) {
 		fields, _ := t.(map[string]any)
 		signature, _ := fields["signature"].(string)
 		thinking, _ := fields["thinking"].(string)

@@ -78,6 +78,16 @@ var _ = Describe("The thinking of earlier answers", Label("AGT-06"), func() {
 		Expect(turns()).To(Equal(without), "another endpoint")
 	})
 
+	It("stays out of requests that ask for no reasoning, when it was asked for, since the API refuses thoughts then", func() {
+		asked := &model.Reasoning{MaxTokens: 2000}
+		hello := model.Request{Messages: []model.Message{{Role: model.RoleUser, Content: "hello"}}, Reasoning: asked}
+		thought := ask(claude("a", "claude-a"), "thinking", hello).Metadata
+		ask(claude("a", "claude-a"), "text", model.Request{Messages: call(thought)})
+		Expect(turns()).To(Equal(without), "after a handoff to an agent that does not reason")
+		ask(claude("a", "claude-a"), "text", model.Request{Messages: call(thought), Reasoning: asked})
+		Expect(turns()).To(Equal(with))
+	})
+
 	It("goes back as before when an older release stored it, unless a fallback thought it", func() {
 		thought := func(by string) map[string]any {
 			out := map[string]any{"anthropic_thinking": []any{map[string]any{"signature": "s", "thinking": "t"}, map[string]any{"redacted": "r"}}}
