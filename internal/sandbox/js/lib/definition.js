@@ -1,15 +1,15 @@
 // The environment of definition code in its isolate. The value of this script is a function that takes the host's
-// side (sys), the function of thread.js that creates ThreadStates (threads), and what globals.js returns (http). It returns
+// side (sys), the functions of state.js (states) and thread.js (threads), and what globals.js returns (http). It returns
 // begin, which takes what the host says of the isolate (statics) and returns { describe, invoke }. Images of engines have all
 // but the call of begin behind them, so what can be made before belongs outside it.
-(function (sys, threads, http) {
+(function (sys, states, threads, http) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
   // endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
   // names of invocations of the handlers of the agent's sides begin with the text in handlers.
   // ids is the invocation that a gateway asks for the id of a request's thread; code sets who answers with
   // setThreadIDProvider of "@agentuity/runtime".
-  let scopes, endpoint, handlers, ids;
+  let endpoint, handlers, ids;
   const answering = {};
 
   // ---- runCode ----------------------------------------------------------------------------------------
@@ -86,139 +86,32 @@
 
   // ---- scopes: request, session and thread state ------------------------------------------------------
 
-  // The isolate has one session state; every change of it is sent to the host too.
-  const session = new Map();
   // What an invocation has sent and not awaited, and its work that continues after the response.
   const sent = new Map();
   const waiting = new Map();
 
-  const pushed = (key, list, value, max) => {
-    if (list === undefined) list = [];
-    if (!Array.isArray(list)) throw new TypeError(`push to "${key}": the value is not an array`);
-    const next = [...list, value];
-    return max > 0 ? next.slice(-max) : next;
-  };
-
-  // A scope whose methods return at once; changed receives each change, so that it is applied elsewhere too.
-  const scopeOf = (map, changed) => ({
-    get: (key) => map.get(key),
-    has: (key) => map.has(key),
-    set(key, value) {
-      map.set(key, value);
-      changed('set', [key, value]);
-    },
-    delete(key) {
-      const there = map.delete(key);
-      changed('delete', [key]);
-      return there;
-    },
-    clear() {
-      map.clear();
-      changed('clear', []);
-    },
-    push(key, value, max = 0) {
-      const next = pushed(key, map.get(key), value, max);
-      map.set(key, next);
-      changed('set', [key, next]);
-    },
-    keys: () => [...map.keys()],
-    values: () => [...map.values()],
-    entries: () => [...map.entries()],
-    get size() {
-      return map.size;
-    },
-  });
-
-  // keep makes an invocation await a promise that its code does not await; send makes a call and keeps its promise.
+  // keep makes an invocation await a promise that its code does not await.
   function keep(invocation, promise) {
     promise.catch(() => {}); // reported when it is awaited
     sent.get(invocation)?.push(promise);
   }
-  const send = (invocation, name, args) => keep(invocation, sys.call(invocation, name, args, true));
 
-  // sendable copies a value as the host would receive it: it returns { value }, or { refused } with the reason.
-  function sendable(value) {
-    try {
-      return { value: sys.clone(value) };
-    } catch (e) {
-      return { refused: refusalOf(e) };
-    }
-  }
+  const serving = new Set(); // the invocations of handlers under way, the newest last
+  // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
+  const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
 
-  function refusalOf(e) {
-    if (e?.name === 'InternalError') throw e; // out of memory
-    const told = e?.name === 'DataCloneError' && /^(?:the value at ([^]*?)|this value) cannot be cloned: ([^]*)$/.exec(e.message);
-    if (told) return told[1] ? `${told[2]}, at ${told[1]}` : told[2];
-    let text = 'an error';
-    try {
-      text = String(e);
-    } catch {}
-    return `reading it throws ${text}`;
-  }
+  const { statesFor, sendable, changesSent, beginStates } = states(sys, { keep });
 
-  // skip omits a value that cannot be saved, and reports the reason in the log of the code and in the thread's.
-  async function skip(invocation, scope, key, reason) {
-    console.error(`state was not kept: the value of "${String(key)}" in ${scope} state cannot be saved: ${reason}`);
-    await sys.call(invocation, 'state.skip', [scope, String(key), reason], false).catch(() => {});
-  }
-
-  function changeSession(invocation, name, args) {
-    if (name !== 'set') return send(invocation, 'session.' + name, args);
-    const { refused, value } = sendable(args[1]);
-    if (refused !== undefined) return keep(invocation, skip(invocation, 'session', args[0], refused));
-    send(invocation, 'session.set', [args[0], value]);
-  }
-
-  function scopesFor(invocation) {
-    const ask = (name, ...args) => sys.call(invocation, name, args, true);
-    let loaded = false;
-    let dirty = false;
-    const read = async (name, ...args) => {
-      const v = await ask(name, ...args);
-      loaded = true;
-      return v;
-    };
-    const write = async (name, ...args) => {
-      await ask(name, ...args);
-      dirty = true;
-    };
-    const keepValue = async (name, key, value, ...more) => {
-      const copy = sendable(value); // before anything is awaited: the code may change the value
-      if (copy.refused !== undefined) await skip(invocation, 'thread', key, copy.refused);
-      else await write(name, key, copy.value, ...more);
-    };
-    const entries = () => read('thread.entries');
-    const threadState = {
-      get: async (key) => (await read('thread.get', key))[0],
-      has: (key) => read('thread.has', key),
-      set: (key, value) => keepValue('thread.set', key, value),
-      delete: (key) => write('thread.delete', key),
-      clear: () => write('thread.clear'),
-      push: (key, value, max) => keepValue('thread.push', key, value, max),
-      entries,
-      keys: async () => (await entries()).map(([k]) => k),
-      values: async () => (await entries()).map(([, v]) => v),
-      size: async () => (await entries()).length,
-      get loaded() {
-        return loaded;
-      },
-      get dirty() {
-        return dirty;
-      },
-    };
-    return {
-      request: { state: scopeOf(new Map(), () => {}) },
-      session: { id: scopes.session, state: scopeOf(session, (name, args) => changeSession(invocation, name, args)) },
-      thread: { id: scopes.thread, state: threadState },
-      waitUntil(work) {
-        const list = waiting.get(invocation);
-        if (list === undefined) throw new Error('waitUntil: the call that this belongs to has ended');
-        const promise = (async () => (typeof work === 'function' ? work() : work))();
-        promise.catch(() => {}); // reported when it is awaited
-        list.push(promise);
-      },
-    };
-  }
+  const scopesFor = (invocation) => ({
+    ...statesFor(invocation),
+    waitUntil(work) {
+      const list = waiting.get(invocation);
+      if (list === undefined) throw new Error('waitUntil: the call that this belongs to has ended');
+      const promise = (async () => (typeof work === 'function' ? work() : work))();
+      promise.catch(() => {}); // reported when it is awaited
+      list.push(promise);
+    },
+  });
 
   // settle awaits what an invocation has sent. Values that cannot cross are reported and omitted.
   async function settle(invocation) {
@@ -266,16 +159,12 @@
     if (failed !== undefined) throw failed;
   }
 
-  const { stateFor, refresh, used, explain, beginThreads } = threads(sys, { runCode, post, scopesFor, sendable });
+  const { stateFor, refresh, used, explain, beginThreads } = threads(sys, { runCode, post, scopesFor, sendable, changesSent });
 
   // ---- handlers of an agent's sides -------------------------------------------------------------------
 
   let handlerParts;
   const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, keep, alive, sendable }));
-  const serving = new Set(); // the handlers' invocations under way, the newest last
-  // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
-  const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
-
   // What calls a model, for the module "ai". The calls belong to the newest handler's invocation.
   const models = Object.freeze({
     call(method, ...args) {
@@ -393,8 +282,8 @@
   // ---- the beginning of an isolate --------------------------------------------------------------------
 
   return function begin(statics) {
-    ({ $scopes: scopes, $endpoint: endpoint, $handler: handlers, $ids: ids } = statics);
-    for (const [key, value] of scopes?.entries ?? []) session.set(key, value);
+    ({ $endpoint: endpoint, $handler: handlers, $ids: ids } = statics);
+    beginStates(statics);
     beginThreads(statics);
     if (ids !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.ids'), { value: answering });
     if (handlers !== undefined) Object.defineProperty(globalThis, Symbol.for('skein.models'), { value: models });

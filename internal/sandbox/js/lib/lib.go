@@ -26,7 +26,7 @@ var Builder string
 // So all that does not depend on the isolate is done in the first of the two, which an image of an engine has behind it.
 func Definition() string {
 	return "(function (sys) {\n(" + expression(abortScript) + ")();\nconst http = (" + expression(globalsScript) + ")(sys);\nreturn (" + expression(definitionScript) +
-		")(sys, " + expression(threadScript) + ", http);\n})"
+		")(sys, " + expression(stateScript) + ", " + expression(threadScript) + ", http);\n})"
 }
 
 // Each of these is one function.
@@ -35,6 +35,8 @@ var (
 	abortScript string
 	//go:embed globals.js
 	globalsScript string
+	//go:embed state.js
+	stateScript string
 	//go:embed thread.js
 	threadScript string
 	//go:embed definition.js

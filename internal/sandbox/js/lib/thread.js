@@ -1,5 +1,5 @@
 // ThreadState: what code receives as `state`, and what getChildThread and getParentThread return. The value is a function
-// that takes the host's side (sys) and functions of definition.js (parts: runCode, post, scopesFor), and returns
+// that takes the host's side (sys) and functions of definition.js (parts: runCode, post, scopesFor, sendable, changesSent), and returns
 // { stateFor, refresh, used, explain, beginThreads }.
 (function (sys, parts) {
   'use strict';
@@ -49,6 +49,15 @@
       if (before === settled) before = null;
     });
     return made;
+  }
+
+  // Makes a call at which the host may save the run: after it has handled the changes of session state that precede the call.
+  async function afterChanges(route, name, args) {
+    const sent = parts.changesSent();
+    if (sent === null) return route.call(name, args);
+    const kept = sys.clone(args);
+    await sent;
+    return route.call(name, kept);
   }
 
   // ---- files as streams -------------------------------------------------------------------------------
@@ -148,7 +157,7 @@
     if (unawaited.has(name)) return (...args) => parts.post(route.invocation, inOrder(route, name, args));
     if (own && known && changing.has(name)) {
       return async (...args) => {
-        const result = await route.call(name, args);
+        const result = await afterChanges(route, name, args);
         await refresh(route.invocation);
         return result;
       };
