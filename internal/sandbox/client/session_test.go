@@ -121,4 +121,16 @@ var _ = Describe("changes of session state", Label("STA-01"), func() {
 		Expect(lines).To(Equal([]string{"state was not kept: not today"}))
 		Expect(changes()).To(Equal([]any{[]any{"session.set", "a", 1.0}, []any{"session.set", "b", 1.0}}))
 	})
+
+	It("belong to the handler that is under way", Label("AGT-09"), func() {
+		i := open(map[string]string{"t": `import { createAgent } from '@agentuity/runtime';
+			export default createAgent('One', { handler: (ctx, input) => { ctx.session.state.set(String(input), 1); return '' } })`}, scoped, func(r *sandbox.IsolateRequest) {
+			r.Static["$handler"] = "handler:"
+		})
+		for _, n := range []string{"1", "2"} {
+			_, err := i.Invoke(ctx, "handler:"+n, "t", map[string]any{"text": n})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(changes()).To(Equal([]any{[]any{"session.set", "1", 1.0}, []any{"session.set", "2", 1.0}}))
+	})
 })

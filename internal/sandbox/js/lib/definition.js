@@ -100,7 +100,7 @@
   // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
   const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
 
-  const { statesFor, sendable, changesSent, beginStates } = states(sys, { keep });
+  const { statesFor, sendable, changesSent, beginStates } = states(sys, { keep, alive });
 
   const scopesFor = (invocation) => ({
     ...statesFor(invocation),

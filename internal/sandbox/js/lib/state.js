@@ -1,5 +1,5 @@
 // The scopes of state: request, session and thread state. The value is a function that takes the host's side (sys) and
-// functions of definition.js (parts: keep), and returns { statesFor, sendable, changesSent, beginStates }.
+// functions of definition.js (parts: keep, alive), and returns { statesFor, sendable, changesSent, beginStates }.
 (function (sys, parts) {
   'use strict';
   let scopes; // what the host says of them
@@ -45,6 +45,7 @@
 
   function change(invocation, method, args) {
     const [key] = args;
+    invocation = parts.alive(invocation);
     if (method === 'session.set') {
       const last = sets.get(key);
       if (last?.invocation === invocation) {
