@@ -80,6 +80,10 @@ var _ = Describe("requests and responses in definition code", Label("END-01"), f
 			const read = async (s: any) => { let all = ''; for await (const c of s) all += c; return all; };
 			let n = 0, cancelled = '';
 			const pulled = new ReadableStream({ pull(c) { if (++n > 3) c.close(); else c.enqueue(String(n)); } });
+			let m = 0, l = 0;
+			const slow = new ReadableStream({ async pull(c) { if (++m > 3) return c.close(); c.enqueue(String(m)); await new Promise((r) => setTimeout(r, 5)); } });
+			const later = new ReadableStream({ pull(c) { setTimeout(() => c.enqueue(++l), 1); } }).getReader();
+			const both = await Promise.all([later.read(), later.read(), later.read()]);
 			const started = new ReadableStream({ start(c) { c.enqueue('a'); setTimeout(() => { c.enqueue('b'); c.close(); }, 1); } });
 			const failing = new ReadableStream({ start(c) { c.enqueue('x'); }, pull() { throw new Error('no more'); } });
 			const endless = new ReadableStream({ pull(c) { c.enqueue('x'); }, cancel(why) { cancelled = String(why); } });
@@ -90,9 +94,9 @@ var _ = Describe("requests and responses in definition code", Label("END-01"), f
 			const big = new Response(new Uint8Array(200_000));
 			const sizes = [];
 			for await (const c of big.body) sizes.push(c.length);
-			return [await read(pulled), await read(started), await caught(() => read(failing)), one, locked, cancelled, (await reader.read()).done,
+			return [await read(pulled), await read(slow), both.map((b) => b.value), await read(started), await caught(() => read(failing)), one, locked, cancelled, (await reader.read()).done,
 				await read(ReadableStream.from(['p', 'q'])), sizes, big.bodyUsed];
-		`)).To(HaveExactElements("123", "ab", "Error: no more", map[string]any{"value": "x", "done": false}, ContainSubstring("being read already"), "enough", true,
+		`)).To(HaveExactElements("123", "123", []any{1.0, 2.0, 3.0}, "ab", "Error: no more", map[string]any{"value": "x", "done": false}, ContainSubstring("being read already"), "enough", true,
 			"pq", []any{65536.0, 65536.0, 65536.0, 3392.0}, true))
 	})
 })

@@ -86,6 +86,7 @@
     #controller;
     #ready;
     #pulling = false;
+    #again = false;
     #reader = null;
 
     constructor(source = {}) {
@@ -99,8 +100,9 @@
         enqueue(chunk) {
           if (stream.#state !== 'readable' || stream.#closing) throw new TypeError('the stream takes no more chunks: it is closed');
           const read = stream.#waiting.shift();
-          if (read !== undefined) read.resolve({ value: chunk, done: false });
-          else stream.#queue.push(chunk);
+          if (read === undefined) return void stream.#queue.push(chunk);
+          read.resolve({ value: chunk, done: false });
+          if (stream.#waiting.length > 0) stream.#pull();
         },
         close() {
           if (stream.#state !== 'readable' || stream.#closing) throw new TypeError('the stream is closed already');
@@ -140,17 +142,21 @@
       this.#queue = [];
       for (const read of this.#waiting.splice(0)) read.reject(reason);
     }
+    // Calls the source's pull while reads wait: once, and once more if meanwhile a chunk or another read made that necessary. So a
+    // source that enqueues its chunks later, from elsewhere, is not called again and again.
     async #pull() {
-      if (this.#pulling) return;
+      if (this.#pulling) {
+        this.#again = true;
+        return;
+      }
       this.#pulling = true;
       try {
         await this.#ready;
-        while (this.#waiting.length > 0 && this.#state === 'readable' && typeof this.#source.pull === 'function') {
-          const before = this.#waiting.length;
+        do {
+          this.#again = false;
+          if (this.#waiting.length === 0 || this.#state !== 'readable' || typeof this.#source.pull !== 'function') break;
           await this.#source.pull(this.#controller);
-          // Do not call pull again and again on a source that enqueues its chunks later, from elsewhere.
-          if (this.#waiting.length === before) break;
-        }
+        } while (this.#again);
       } catch (reason) {
         this.#fail(reason);
       } finally {
