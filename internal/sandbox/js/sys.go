@@ -3,7 +3,6 @@
 package js
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/rand"
 	_ "crypto/sha1" // for digest
@@ -110,11 +109,7 @@ func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 	if qjs.ToBool(a[1]) && !utf8.Valid(b[:used]) {
 		return i.vm.ThrowError("TypeError", "the bytes are not UTF-8")
 	}
-	shown := b[:used]
-	if !utf8.Valid(shown) {
-		shown = bytes.ToValidUTF8(shown, []byte("\uFFFD"))
-	}
-	text, ok := i.vm.UTF8(shown)
+	text, ok := i.vm.UTF8(validUTF8(b[:used]))
 	if !ok {
 		return i.vm.Rethrow()
 	}
@@ -123,6 +118,26 @@ func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 		return i.vm.Rethrow()
 	}
 	return pair, true
+}
+
+// validUTF8 returns b with U+FFFD for each maximal part that is not UTF-8, as the Encoding Standard says: for each beginning of a
+// character that does not go on, and for each byte that cannot begin one.
+func validUTF8(b []byte) []byte {
+	if utf8.Valid(b) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+2*utf8.UTFMax)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			for n = 0; n < len(b) && !utf8.FullRune(b[:n+1]); n++ { // it goes on
+			}
+			n = max(n, 1)
+		}
+		out = utf8.AppendRune(out, r)
+		b = b[n:]
+	}
+	return out
 }
 
 // unfinished returns the number of bytes at the end that begin an incomplete character.

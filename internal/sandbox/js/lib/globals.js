@@ -5,6 +5,7 @@
   const define = (name, value) =>
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
 
+  const isBuffer = (v) => v instanceof ArrayBuffer || (typeof SharedArrayBuffer === 'function' && v instanceof SharedArrayBuffer);
   const bytesOf = (input) => {
     if (input === undefined) return new Uint8Array(0);
     if (ArrayBuffer.isView(input)) return new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
@@ -41,8 +42,9 @@
       #fatal;
       #keepBOM;
       #rest = new Uint8Array(0);
+      #begun = false; // whether the text has begun: a byte order mark is left out at its beginning only
       constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
-        if (!/^\s*(utf-?8|unicode-1-1-utf-8)\s*$/i.test(label)) {
+        if (!/^\s*(utf-?8|unicode-1-1-utf-8|(x-)?unicode(11|20)utf8)\s*$/i.test(label)) {
           throw new RangeError(`the encoding ${label} is not supported: only utf-8 is`);
         }
         this.#fatal = Boolean(fatal);
@@ -58,6 +60,7 @@
         return this.#keepBOM;
       }
       decode(input, { stream = false } = {}) {
+        if (input !== undefined && !ArrayBuffer.isView(input) && !isBuffer(input)) throw new TypeError('decode takes bytes: an ArrayBuffer or a view of one');
         let bytes = bytesOf(input);
         if (this.#rest.length > 0) {
           const joined = new Uint8Array(this.#rest.length + bytes.length);
@@ -65,9 +68,13 @@
           joined.set(bytes, this.#rest.length);
           bytes = joined;
         }
+        const begun = this.#begun;
+        this.#rest = new Uint8Array(0); // also if the bytes are not UTF-8
+        this.#begun = false;
         const [text, used] = sys.decodeText(bytes, this.#fatal, stream);
         this.#rest = bytes.slice(used);
-        return !this.#keepBOM && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
+        this.#begun = Boolean(stream) && (begun || text !== '');
+        return !this.#keepBOM && !begun && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
       }
     },
   );
