@@ -3,11 +3,11 @@
 package js
 
 import (
-	"net/url"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/sandbox/js/bytecode"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/js/weburl"
 )
 
 // urlClasses evaluates lib.URL: urlClasses() returns { URL, URLSearchParams }.
@@ -22,92 +22,86 @@ func (i *isolate) urlClasses([]qjs.Value) (qjs.Value, bool) {
 		return i.vm.Rethrow()
 	}
 	defer i.vm.Free(sys)
-	parse, ok := i.vm.Func("parseURL", 2, i.parseURL)
-	if !ok || !i.vm.Define(sys, "parseURL", parse, qjs.Fixed) {
-		return i.vm.Rethrow()
+	for _, f := range []hostFunc{{"parseURL", 2, i.parseURL}, {"setURL", 3, i.setURL}, {"decodeForm", 1, i.decodeForm}} {
+		v, ok := i.vm.Func(f.name, f.length, f.call)
+		if !ok || !i.vm.Define(sys, f.name, v, qjs.Fixed) {
+			return i.vm.Rethrow()
+		}
 	}
 	return i.vm.Call(make, qjs.Undefined, sys)
 }
 
-// defaultPorts are omitted from a URL.
-var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
-
-// parseURL implements parseURL(url, base), which returns the parts of the absolute URL. An empty base means none.
+// parseURL implements parseURL(url, base), which returns the parts of the absolute URL. base may be undefined.
 func (i *isolate) parseURL(a []qjs.Value) (qjs.Value, bool) {
-	text, ok1 := i.vm.Text(a[0], -1)
-	base, ok2 := i.vm.Text(a[1], -1)
-	if !ok1 || !ok2 {
+	text, ok := i.vm.Text(a[0], -1)
+	if !ok {
 		return i.vm.Rethrow()
 	}
-	u, err := resolveURL(text, base)
-	if err != nil {
+	var base *weburl.URL
+	valid := true
+	if !qjs.IsUndefined(a[1]) {
+		from, ok := i.vm.Text(a[1], -1)
+		if !ok {
+			return i.vm.Rethrow()
+		}
+		base, valid = weburl.Parse(from, nil)
+	}
+	if valid {
+		if u, ok := weburl.Parse(text, base); ok {
+			return i.urlParts(u)
+		}
+	}
+	return i.vm.ThrowError("TypeError", "Invalid URL: "+text)
+}
+
+// setURL implements setURL(url, part, value), which returns the parts of the URL with one of them changed.
+func (i *isolate) setURL(a []qjs.Value) (qjs.Value, bool) {
+	text, ok1 := i.vm.Text(a[0], -1)
+	part, ok2 := i.vm.Text(a[1], -1)
+	v, ok3 := i.vm.Text(a[2], -1)
+	if !ok1 || !ok2 || !ok3 {
+		return i.vm.Rethrow()
+	}
+	u, ok := weburl.Parse(text, nil)
+	if !ok {
 		return i.vm.ThrowError("TypeError", "Invalid URL: "+text)
 	}
+	u.Set(part, v)
+	return i.urlParts(u)
+}
+
+// urlParts returns an object with the properties of a URL.
+func (i *isolate) urlParts(u *weburl.URL) (qjs.Value, bool) {
 	parts, ok := i.vm.Object()
 	if !ok {
 		return i.vm.Rethrow()
 	}
-	for name, part := range urlParts(u) {
-		v, ok := i.vm.String(part)
-		if !ok || !i.vm.Define(parts, name, v, qjs.Plain) {
+	for _, p := range [...][2]string{
+		{"href", u.String()}, {"origin", u.Origin()}, {"protocol", u.Scheme + ":"}, {"username", u.Username}, {"password", u.Password},
+		{"host", u.HostPort()}, {"hostname", u.Host}, {"port", u.Port}, {"pathname", u.Path()},
+		{"search", after("?", u.Query)}, {"hash", after("#", u.Fragment)},
+	} {
+		v, ok := i.vm.String(p[1])
+		if !ok || !i.vm.Define(parts, p[0], v, qjs.Plain) {
 			return i.vm.Rethrow()
 		}
-	}
-	if !i.vm.Define(parts, "opaque", qjs.Bool(u.Opaque != ""), qjs.Plain) {
-		return i.vm.Rethrow()
 	}
 	return parts, true
 }
 
-func resolveURL(text, base string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSpace(text))
-	if err != nil {
-		return nil, err
+// after returns a part of a URL after its mark, or nothing if the part is empty.
+func after(mark, part string) string {
+	if part == "" {
+		return ""
 	}
-	if base != "" {
-		b, err := resolveURL(base, "")
-		if err != nil {
-			return nil, err
-		}
-		u = b.ResolveReference(u)
-	}
-	if !u.IsAbs() || defaultPorts[u.Scheme] != "" && u.Hostname() == "" {
-		return nil, url.InvalidHostError(text)
-	}
-	return u, nil
+	return mark + part
 }
 
-func urlParts(u *url.URL) map[string]string {
-	path := u.EscapedPath()
-	if u.Opaque != "" {
-		path = u.Opaque
-	} else if path == "" {
-		path = "/"
-	} else {
-		// Resolving the path against / removes the dots.
-		path = (&url.URL{Path: "/"}).ResolveReference(&url.URL{Path: u.Path, RawPath: u.RawPath}).EscapedPath()
+// decodeForm implements decodeForm(text), which decodes a name or a value of a form in a URL.
+func (i *isolate) decodeForm(a []qjs.Value) (qjs.Value, bool) {
+	text, ok := i.vm.Text(a[0], -1)
+	if !ok {
+		return i.vm.Rethrow()
 	}
-	port := u.Port()
-	if port == defaultPorts[u.Scheme] {
-		port = ""
-	}
-	hostname := strings.ToLower(u.Hostname())
-	if strings.Contains(hostname, ":") {
-		hostname = "[" + hostname + "]"
-	}
-	parts := map[string]string{
-		"protocol": u.Scheme + ":", "username": "", "password": "", "hostname": hostname, "port": port,
-		"pathname": path, "search": "", "hash": "",
-	}
-	if u.User != nil {
-		name, password, _ := strings.Cut(u.User.String(), ":")
-		parts["username"], parts["password"] = name, password
-	}
-	if u.RawQuery != "" {
-		parts["search"] = "?" + strings.ReplaceAll(u.RawQuery, " ", "%20")
-	}
-	if u.Fragment != "" {
-		parts["hash"] = "#" + u.EscapedFragment()
-	}
-	return parts
+	return i.vm.UTF8(validUTF8(weburl.Decode(strings.ReplaceAll(text, "+", " "))))
 }

@@ -1,34 +1,37 @@
 // URL and URLSearchParams for definition code. The value is a function that takes the host's side (sys) and
-// returns both classes. The host parses and resolves; this is only the interface.
+// returns both classes. The host parses, resolves and changes URLs; this is only the interface.
 (function (sys) {
   'use strict';
 
-  const decode = (text) => {
-    try {
-      return decodeURIComponent(text.replace(/\+/g, ' '));
-    } catch {
-      return text;
-    }
-  };
+  const decode = (text) => (/[+%]/.test(text) ? sys.decodeForm(text) : text);
   const encode = (text) =>
-    encodeURIComponent(text).replace(/%20/g, '+').replace(/[!'()~]/g, (c) => '%' + c.charCodeAt(0).toString(16).toUpperCase());
+    encodeURIComponent(text.toWellFormed()).replace(/%20/g, '+').replace(/[!'()~]/g, (c) => '%' + c.charCodeAt(0).toString(16).toUpperCase());
+
+  let read; // read(params, text) makes URLSearchParams read another text
+  let bind; // bind(params, changed) has changed called with the text of URLSearchParams after each change
 
   class URLSearchParams {
     #pairs = [];
     #changed;
 
-    constructor(init = '', changed = undefined) {
-      this.#changed = changed;
+    static {
+      read = (params, text) => params.#parse(text);
+      bind = (params, changed) => (params.#changed = changed);
+    }
+    constructor(init = '') {
       if (init !== null && typeof init === 'object') {
         const pairs = typeof init[Symbol.iterator] === 'function' ? init : Object.entries(init);
-        for (const [name, value] of pairs) this.#pairs.push([String(name), String(value)]);
+        for (const pair of pairs) {
+          const both = [...pair];
+          if (both.length !== 2) throw new TypeError('URLSearchParams: give pairs of a name and a value');
+          this.#pairs.push(both.map(String));
+        }
       } else {
-        this.#parse(String(init));
+        this.#parse(String(init).replace(/^\?/, ''));
       }
     }
     #parse(text) {
       this.#pairs = text
-        .replace(/^\?/, '')
         .split('&')
         .filter((part) => part !== '')
         .map((part) => {
@@ -94,11 +97,11 @@
   }
 
   class URL {
-    #parts;
+    #parts; // what sys.parseURL returns
     #params;
 
     constructor(url, base) {
-      this.#parts = sys.parseURL(String(url), base === undefined ? '' : String(base));
+      this.#parts = sys.parseURL(String(url), base === undefined ? undefined : String(base));
     }
     static canParse(url, base) {
       return URL.parse(url, base) !== null;
@@ -110,96 +113,40 @@
         return null;
       }
     }
-    // Sets one part and parses the whole again; a value that would make the URL invalid changes nothing.
-    #set(name, value) {
-      const parts = { ...this.#parts, [name]: String(value) };
-      try {
-        this.#parts = sys.parseURL(URL.#text(parts), '');
-        if (name === 'search') this.#params = undefined;
-      } catch {
-        // as browsers do
+    // Takes other parts. The object in searchParams stays the same.
+    #take(parts) {
+      this.#parts = parts;
+      if (this.#params !== undefined) read(this.#params, parts.search.slice(1));
+    }
+    static {
+      for (const name of ['protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'hash']) {
+        Object.defineProperty(URL.prototype, name, {
+          get() {
+            return this.#parts[name];
+          },
+          set(v) {
+            this.#take(sys.setURL(this.#parts.href, name, String(v)));
+          },
+          enumerable: true,
+          configurable: true,
+        });
       }
     }
-    static #text(p) {
-      const user = p.username === '' ? '' : p.username + (p.password === '' ? '' : ':' + p.password) + '@';
-      const port = p.port === '' ? '' : ':' + p.port;
-      const authority = p.opaque ? '' : '//' + user + p.hostname + port;
-      return p.protocol + authority + p.pathname + p.search + p.hash;
-    }
     get href() {
-      return URL.#text(this.#parts);
+      return this.#parts.href;
     }
     set href(v) {
-      this.#parts = sys.parseURL(String(v), '');
-      this.#params = undefined;
+      this.#take(sys.parseURL(String(v), undefined));
     }
     get origin() {
-      return this.#parts.opaque || this.#parts.hostname === '' ? 'null' : `${this.protocol}//${this.host}`;
-    }
-    get protocol() {
-      return this.#parts.protocol;
-    }
-    set protocol(v) {
-      this.#set('protocol', String(v).replace(/:?$/, ':'));
-    }
-    get username() {
-      return this.#parts.username;
-    }
-    set username(v) {
-      this.#set('username', encodeURIComponent(v));
-    }
-    get password() {
-      return this.#parts.password;
-    }
-    set password(v) {
-      this.#set('password', encodeURIComponent(v));
-    }
-    get host() {
-      return this.hostname + (this.port === '' ? '' : ':' + this.port);
-    }
-    set host(v) {
-      const [, hostname, port] = /^(.*?)(?::(\d*))?$/.exec(String(v));
-      this.#set('hostname', hostname);
-      if (port !== undefined) this.#set('port', port);
-    }
-    get hostname() {
-      return this.#parts.hostname;
-    }
-    set hostname(v) {
-      this.#set('hostname', v);
-    }
-    get port() {
-      return this.#parts.port;
-    }
-    set port(v) {
-      this.#set('port', v);
-    }
-    get pathname() {
-      return this.#parts.pathname;
-    }
-    set pathname(v) {
-      this.#set('pathname', encodeURI(String(v)).replace(/[?#]/g, encodeURIComponent).replace(/^(?!\/)/, '/'));
-    }
-    get search() {
-      return this.#parts.search;
-    }
-    set search(v) {
-      const text = String(v).replace(/^\?/, '');
-      this.#set('search', text === '' ? '' : '?' + text.replace(/#/g, '%23'));
-    }
-    get hash() {
-      return this.#parts.hash;
-    }
-    set hash(v) {
-      const text = String(v).replace(/^#/, '');
-      this.#set('hash', text === '' ? '' : '#' + text);
+      return this.#parts.origin;
     }
     get searchParams() {
-      this.#params ??= new URLSearchParams(this.search, (text) => {
-        const params = this.#params;
-        this.search = text;
-        this.#params = params;
-      });
+      if (this.#params === undefined) {
+        this.#params = new URLSearchParams();
+        read(this.#params, this.search.slice(1));
+        bind(this.#params, (text) => (this.#parts = sys.setURL(this.href, 'search', text)));
+      }
       return this.#params;
     }
     toString() {
