@@ -65,11 +65,12 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	if loader == api.LoaderJSON {
 		return JSON(filename, source)
 	}
+	// Loops with for await are compiled to others, because quickjs leaves one without waiting for the iterator to close.
 	options := api.TransformOptions{
 		Loader:         loader,
 		Format:         api.FormatESModule,
 		Target:         api.ES2023,
-		Supported:      map[string]bool{"using": false, "import-attributes": true, "top-level-await": true},
+		Supported:      map[string]bool{"using": false, "for-await": false, "import-attributes": true, "top-level-await": true},
 		Sourcefile:     filename,
 		Sourcemap:      api.SourceMapExternal,
 		SourcesContent: api.SourcesContentExclude,
