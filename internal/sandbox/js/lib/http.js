@@ -59,7 +59,10 @@
       for (const [name, value] of this) f.call(self, value, name, this);
     }
     *entries() {
-      for (const name of [...this.#fields.keys()].sort()) yield [name, this.get(name)];
+      for (const name of [...this.#fields.keys()].sort()) {
+        if (name !== 'set-cookie') yield [name, this.get(name)];
+        else for (const cookie of this.getSetCookie()) yield [name, cookie]; // cookies may have commas: they are not joined
+      }
     }
     *keys() {
       for (const [name] of this.entries()) yield name;
