@@ -100,4 +100,23 @@ var _ = Describe("requests and responses in definition code", Label("END-01"), f
 		`)).To(HaveExactElements("123", "123", []any{1.0, 2.0, 3.0}, "ab", "Error: no more", map[string]any{"value": "x", "done": false}, ContainSubstring("being read already"), "enough", true,
 			"pq", []any{65536.0, 65536.0, 65536.0, 3392.0}, true))
 	})
+
+	It("let go of a stream while a read waits, and tell when it has ended", func() {
+		Expect(run(`
+			let c: any;
+			const s = new ReadableStream({ start(controller) { c = controller; } });
+			const first = s.getReader();
+			const read = caught(() => first.read());
+			first.releaseLock();
+			const second = s.getReader();
+			const next = second.read();
+			c.enqueue('x');
+			c.close();
+			const ended = await second.closed;
+			const failing = new ReadableStream({ start(controller) { controller.error(new RangeError('broken')); } }).getReader();
+			return [await read, await caught(() => first.closed), await next, ended === undefined, await caught(() => failing.closed),
+				await caught(() => new ReadableStream({ start() { throw new RangeError('at once'); } }))];
+		`)).To(Equal([]any{"TypeError: the reader has let go of its stream", "TypeError: the reader has let go of its stream", map[string]any{"value": "x", "done": false},
+			true, "RangeError: broken", "RangeError: at once"}))
+	})
 })

@@ -80,6 +80,7 @@ interface ReadableStreamDefaultController<R = any> {
   error(reason?: any): void;
 }
 interface ReadableStreamDefaultReader<R = any> {
+  readonly closed: Promise<undefined>;
   read(): Promise<{ value: R; done: false } | { value: undefined; done: true }>;
   cancel(reason?: any): Promise<void>;
   releaseLock(): void;

@@ -91,6 +91,7 @@
     #pulling = false;
     #again = false;
     #reader = null;
+    #closed; // settles the promise closed of the reader
 
     constructor(source = {}) {
       this.#source = source ?? {};
@@ -116,7 +117,7 @@
           stream.#fail(reason);
         },
       };
-      this.#ready = (async () => this.#source.start?.(this.#controller))();
+      this.#ready = Promise.resolve(this.#source.start?.(this.#controller));
       this.#ready.catch((reason) => this.#fail(reason));
     }
     // Creates a stream of the values of an iterable or an async iterable.
@@ -136,6 +137,7 @@
     #finish() {
       if (!this.#closing || this.#queue.length > 0) return;
       this.#state = 'closed';
+      this.#closed?.resolve();
       for (const read of this.#waiting.splice(0)) read.resolve({ value: undefined, done: true });
     }
     #fail(reason) {
@@ -143,6 +145,7 @@
       this.#state = 'errored';
       this.#error = reason;
       this.#queue = [];
+      this.#closed?.reject(reason);
       for (const read of this.#waiting.splice(0)) read.reject(reason);
     }
     // Calls the source's pull while reads wait: once, and once more if meanwhile a chunk or another read made that necessary. So a
@@ -194,17 +197,27 @@
     }
     getReader() {
       if (this.locked) throw new TypeError('the stream is being read already');
+      const gone = () => new TypeError('the reader has let go of its stream');
       const held = () => {
-        if (this.#reader !== reader) throw new TypeError('the reader has let go of its stream');
+        if (this.#reader !== reader) throw gone();
       };
+      const closed = Promise.withResolvers();
+      closed.promise.catch(() => {}); // the reads report it
+      if (this.#state === 'closed') closed.resolve();
+      if (this.#state === 'errored') closed.reject(this.#error);
       const reader = {
+        closed: closed.promise,
         read: async () => (held(), this.#read()),
         cancel: async (reason) => (held(), this.#cancel(reason)),
         releaseLock: () => {
-          if (this.#reader === reader) this.#reader = null;
+          if (this.#reader !== reader) return;
+          this.#reader = null;
+          closed.reject(gone());
+          for (const read of this.#waiting.splice(0)) read.reject(gone());
         },
       };
       this.#reader = reader;
+      this.#closed = closed;
       return reader;
     }
     cancel(reason) {
