@@ -170,6 +170,7 @@ declare class AbortController {
 }
 declare class DOMException extends Error {
   constructor(message?: string, name?: string);
+  readonly code: number;
 }
 
 declare function setTimeout<A extends unknown[]>(f: (...args: A) => void, ms?: number, ...args: A): number;
