@@ -256,6 +256,28 @@ var _ = Describe("The Thread of an id", Label("IDS-04"), func() {
 	})
 })
 
+var _ = Describe("The user of a Thread", Label("IDS-04", "RUN-08"), func() {
+	It("is the one that is given, and without one differs between two ids", func(ctx SpecContext) {
+		scheme := runtime.NewScheme()
+		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
+		c := fake.NewClientBuilder().WithScheme(scheme).Build()
+		g := &definitions.Gateway{Namespace: "ns", Name: "chat", Agent: "agent"}
+		userOf := func(id, user string) string {
+			GinkgoHelper()
+			t, err := kube.NewThreads(c, c).CreateGatewayThread(ctx, g, id, user)
+			Expect(err).NotTo(HaveOccurred())
+			return t.Spec.UserID
+		}
+		Expect(userOf("thrd_ada", "ada")).To(Equal("ada"))
+		first, second := userOf("thrd_a", ""), userOf("thrd_b", "")
+		Expect(first).NotTo(BeEmpty(), "threads without a user share one memory")
+		Expect(second).NotTo(Or(BeEmpty(), Equal(first)))
+		Expect(userOf("thrd_a", "")).To(Equal(first))
+		Expect(first).NotTo(ContainSubstring("thrd_a"), "the id does not follow from it")
+		Expect(skeinv1.UserLabel(first)).To(Equal(first), "a label selects variables of this conversation")
+	})
+})
+
 var _ = Describe("A listener", func() {
 	It("refuses headers of 10 MB, and goes on", func(ctx SpecContext) {
 		s := serverOf(nil)

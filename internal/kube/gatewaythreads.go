@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -62,11 +63,13 @@ func MadeByGateway(t *skeinv1.Thread, g *definitions.Gateway) bool {
 }
 
 // CreateGatewayThread creates the Thread for an end user's id and returns it. A repeat finds the object that exists. user is the
-// user that the conversation is with, or "".
+// user that the conversation is with. If it is "", the name of the Thread stands for the user: threads without a user share one
+// memory, which strangers must not.
 func (k *Threads) CreateGatewayThread(ctx context.Context, g *definitions.Gateway, id, user string) (*skeinv1.Thread, error) {
+	name := GatewayThread(g, id)
 	t := &skeinv1.Thread{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: GatewayThread(g, id), Labels: map[string]string{skeinv1.LabelGateway: g.Name}},
-		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: g.Agent}, UserID: user},
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: name, Labels: map[string]string{skeinv1.LabelGateway: g.Name}},
+		Spec:       skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: g.Agent}, UserID: cmp.Or(user, name)},
 	}
 	var have skeinv1.Thread
 	found, err := MakeOnce(ctx, k.client, k.live, t, &have)

@@ -190,6 +190,44 @@ var _ = Describe("The memory of an agent", Label("RUN-08"), func() {
 		Expect(said["bob"].Delete(ctx)).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
+	It("keeps apart what two visitors of a gateway said, whom it does not know", Label("IDS-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		g := gatewayOf(ns, "chat", "agent")
+		create(ctx, gatewayKeys(ns), harness.Embedder(ns, "embedder"),
+			harness.Scripted(ns, "model", harness.On("^search", harness.Calls("search_memory", map[string]any{"query": "which warehouse is closed"})), always("noted")),
+			harness.Prompt(ns, "prompt", "model", "builtin:memory"),
+			harness.Agent(ns, "agent", "prompt", func(a *skeinv1.AgentSpec) {
+				a.Memory = &skeinv1.AgentMemory{EmbeddingModelRef: skeinv1.LocalRef{Name: "embedder"}}
+			}), g)
+		gatewayIs(ctx, g, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
+		tells := func(c *http.Client, text string) {
+			GinkgoHelper()
+			Expect(knock(ctx, c, "POST", ns, "chat/v1/message", said(text)).status).To(Equal(200))
+		}
+		first, second := browser(), browser()
+		tells(first, "the warehouse in the town of ada is closed")
+		made := madeThreads(ctx, ns)
+		Expect(made).To(HaveLen(1))
+		Eventually(ctx, func(g Gomega) {
+			l, err := conversation(cluster.Thread(ns, made[0].Name)).UsageRecords(ctx, runtimeclient.Page{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(l.Records).To(ContainElement(HaveField("Task", "embeddings")))
+		}).Should(Succeed())
+		tells(first, "search")
+		tells(second, "search")
+		found := map[bool]string{}
+		for _, t := range madeThreads(ctx, ns) {
+			ms, err := cluster.Thread(ns, t.Name).Messages(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			content, status := result(ms, "search_memory")
+			Expect(status).To(Equal("success"), content)
+			found[t.Name == made[0].Name] = content
+		}
+		Expect(found).To(HaveLen(2))
+		Expect(found[true]).To(ContainSubstring("the town of ada"))
+		Expect(found[false]).NotTo(ContainSubstring("ada"))
+	}, SpecTimeout(5*time.Minute))
+
 	It("needs a model that gives embeddings, and says so until it has one", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", always("noted")), harness.Scripted(ns, "vectors", harness.Answer("none")),
