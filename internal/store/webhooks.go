@@ -66,6 +66,8 @@ type DeliveryEnd struct {
 	Error      string
 	Code       int
 	RetryAfter time.Duration
+	// NotTried says that nothing was sent. The attempt then does not count.
+	NotTried bool
 }
 
 // DeliveryQuery selects deliveries of a namespace, the newest first.

@@ -59,6 +59,7 @@ const (
 	claimAgain   = time.Second      // while what is due finds no room, because something else may become due that does
 	firstWait    = 5 * time.Second  // before the second attempt
 	longestWait  = 6 * time.Hour
+	unusableWait = time.Minute // while the Webhook cannot be used
 	keptDone     = 24 * time.Hour
 	keptDead     = 30 * 24 * time.Hour
 	pruneEvery   = time.Hour
@@ -189,8 +190,9 @@ func (s *Sender) count(webhook string, n int) {
 	}
 }
 
-// attempt sends a delivery once and records how that ended. Once it has begun, it goes on also when the sender is stopped: the server
-// has the request then, and would get it again. Its own limits of time let it end before the process does.
+// attempt sends a delivery once and records how that ended. While its Webhook cannot be used, attempt sends nothing, and that does not
+// count. Once it has begun, it goes on also when the sender is stopped: the server has the request then, and would get it again. Its own
+// limits of time let it end before the process does.
 func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 	if ctx.Err() != nil {
 		return // the claim is given up, and the attempt does not count
@@ -198,21 +200,19 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 	ctx = context.WithoutCancel(ctx)
 	end := store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryDelivered}
 	target, err := s.Targets.Find(ctx, d.Namespace, d.Webhook, d.WebhookID)
-	var most int
 	if err == nil {
-		most = target.MaxAttempts
 		var wait time.Duration
 		end.Code, wait, err = s.post(ctx, target, d)
 		end.RetryAfter = max(wait, backoff(d.Attempts))
 	} else { // it heals by an edit; when the Webhook is gone, its deliveries go with it
-		most, end.RetryAfter = d.Attempts+1, backoff(d.Attempts)
+		end.NotTried, end.RetryAfter = true, around(unusableWait)
 	}
 	if err != nil {
 		end.Error, end.Status = err.Error(), store.DeliveryPending
 		if s.Clean != nil {
 			end.Error = s.Clean(d.Namespace, end.Error)
 		}
-		if d.Attempts >= most || end.Code == http.StatusGone || neverReached(err) {
+		if !end.NotTried && (d.Attempts >= target.MaxAttempts || end.Code == http.StatusGone || neverReached(err)) {
 			end.Status = store.DeliveryDead
 		}
 	}
@@ -221,7 +221,9 @@ func (s *Sender) attempt(ctx context.Context, d *store.Delivery) {
 	if err := s.Store.FinishDelivery(record, end); err != nil && !errors.Is(err, store.ErrDeliveryLost) {
 		s.Log.Error(err, "The end of a delivery was not recorded, so it is sent again", "delivery", d.ID)
 	}
-	sent.WithLabelValues(d.Event, string(end.Status)).Inc()
+	if !end.NotTried {
+		sent.WithLabelValues(d.Event, string(end.Status)).Inc()
+	}
 }
 
 // neverReached reports whether an error says that no attempt can reach an address, such as a loopback address.
@@ -239,8 +241,11 @@ func backoff(attempts int) time.Duration {
 			break
 		}
 	}
-	return wait*3/4 + rand.N(wait/2)
+	return around(wait)
 }
+
+// around returns a time of up to a quarter more or less, so that what waits is not tried all at once.
+func around(wait time.Duration) time.Duration { return wait*3/4 + rand.N(wait/2) }
 
 // body is what a server outside gets.
 type body struct {

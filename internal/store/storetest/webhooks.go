@@ -187,6 +187,18 @@ func describeWebhooks(e *env) {
 			Expect(e.store.PruneDeliveries(ctx, e.now(), 0)).To(BeEquivalentTo(1))
 		})
 
+		It("count no attempt that sent nothing", func(ctx SpecContext) {
+			telling(ctx, "r")
+			for range 3 {
+				d := claim(ctx, "a", nil)[0]
+				Expect(d.Attempts).To(Equal(1))
+				Expect(e.store.FinishDelivery(ctx, store.DeliveryEnd{ID: d.ID, Epoch: d.Epoch, Status: store.DeliveryPending, Error: "no key", RetryAfter: time.Minute, NotTried: true})).To(Succeed())
+				Expect(list(ctx, store.DeliveryQuery{})).To(ConsistOf(And(HaveField("Attempts", 0), HaveField("Error", "no key"))))
+				Expect(claim(ctx, "a", nil)).To(BeEmpty())
+				e.clock.Step(time.Minute)
+			}
+		})
+
 		It("are listed in pages, and go with their webhook", func(ctx SpecContext) {
 			telling(ctx, "r1", "r2", "r3")
 			first := list(ctx, store.DeliveryQuery{Limit: 2})

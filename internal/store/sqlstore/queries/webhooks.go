@@ -31,7 +31,7 @@ const (
 	ClaimDelivery     = `UPDATE webhook_delivery SET owner = ?, available_at = ?, attempts = attempts + 1, epoch = epoch + 1 WHERE id = ?`
 	ReleaseDeliveries = `UPDATE webhook_delivery SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1
 		WHERE status = 'pending' AND owner = ?`
-	FinishDelivery = `UPDATE webhook_delivery SET status = ?, error = ?, code = ?, ended_at = ?, available_at = ?, owner = ''
+	FinishDelivery = `UPDATE webhook_delivery SET status = ?, error = ?, code = ?, ended_at = ?, available_at = ?, attempts = attempts - ?, owner = ''
 		WHERE id = ? AND epoch = ? AND status = 'pending' AND owner <> ''`
 	Redeliver = `UPDATE webhook_delivery SET status = 'pending', available_at = ?, ended_at = 0, owner = '', epoch = epoch + 1,
 		attempts = CASE WHEN status = 'pending' THEN attempts ELSE 0 END WHERE namespace = ? AND id = ?`

@@ -250,7 +250,11 @@ func (s Store) FinishDelivery(ctx context.Context, end store.DeliveryEnd) error 
 		if end.Status != store.DeliveryPending {
 			ended = t.Now
 		}
-		n, err := t.Exec(t.Ctx, queries.FinishDelivery, string(end.Status), end.Error, end.Code, ended, t.Now+end.RetryAfter.Microseconds(), end.ID, end.Epoch)
+		var uncounted int // the claim has counted the attempt
+		if end.NotTried {
+			uncounted = 1
+		}
+		n, err := t.Exec(t.Ctx, queries.FinishDelivery, string(end.Status), end.Error, end.Code, ended, t.Now+end.RetryAfter.Microseconds(), uncounted, end.ID, end.Epoch)
 		if err == nil && n == 0 {
 			return fmt.Errorf("delivery %s: %w", end.ID, store.ErrDeliveryLost)
 		}
