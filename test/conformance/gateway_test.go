@@ -260,13 +260,18 @@ var _ = Describe("The gateway for end users", func() {
 
 	It("answers a repeat with the same key as the first time, and refuses another message with it", Label("IDS-03", "MSG-10"), func(ctx SpecContext) {
 		ns, _ := openDoor(ctx, []skeinv1.ScriptStep{harness.Echo()})
-		first := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k")
-		again := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k", "x-thread-id", first.id())
+		begun := knock(ctx, http.DefaultClient, "GET", ns, "chat/v1/messages", "")
+		first := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k", "x-thread-id", begun.id())
+		Expect(first.id()).To(Equal(begun.id()), "the id that a client gets before its first message")
+		again := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k", "x-thread-id", begun.id())
 		Expect(again.id()).To(Equal(first.id()))
+		Expect(saidThrough(ctx, ns)).To(Equal([]string{"user: go", "assistant: echo: go"}), "the agent got it once")
 		other := knock(ctx, http.DefaultClient, "POST", ns, "chat/v1/message", said("stay"), "Idempotency-Key", "k", "x-thread-id", first.id())
 		Expect(other.status).To(Equal(http.StatusUnprocessableEntity), other.body)
 		Expect(other.body).To(ContainSubstring("this Idempotency-Key was used for another message"))
 		tell(ctx, http.DefaultClient, ns, "stay", "Idempotency-Key", "k2", "x-thread-id", first.id())
+		stranger := tell(ctx, http.DefaultClient, ns, "go", "Idempotency-Key", "k")
+		Expect(stranger.id()).NotTo(Equal(first.id()), "a key joins no strangers")
 	}, SpecTimeout(2*patience))
 
 	It("gives each of twenty concurrent requests its own x-session-id", Label("IDS-05"), func(ctx SpecContext) {
