@@ -84,6 +84,8 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 		st store.Store
 		s  *Server
 		id string // of the client's conversation, as a header
+
+		repeat string // the key of a message that may be a repeat
 	)
 	users := func(g *definitions.Gateway) {
 		g.UserHeader, g.UserKey = "X-User-Id", []byte("another key of 32 bytes, or about")
@@ -104,7 +106,7 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(db.Close)
-		st, id = db, ""
+		st, id, repeat = db, "", ""
 		s = serverOf(edit, proxy+"/32")
 		s.opts.Threads, s.opts.Engine, s.opts.Objects = thread.NewService(thread.Options{Store: st}), silent{store: st}, making{kube.NewThreads(c, c), st}
 		s.finder, s.tails = &lookup.Finder{Reader: c, Threads: s.opts.Threads, SetupWait: time.Millisecond}, tailsOf(st)
@@ -117,6 +119,7 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-User-Id", "ada")
 		r.Header.Set("x-thread-id", id)
+		r.Header.Set("Idempotency-Key", repeat)
 		got := ask(s, r)
 		id = got.Header.Get("x-thread-id")
 		var refused errorBody
@@ -195,6 +198,22 @@ var _ = Describe("A client whose conversation has ended", Label("IDS-03", "IDS-0
 			Expect(st.Apply(ctx, threadID, nil, &store.Destroy{Reason: store.DestroyedExplicit})).To(Succeed())
 		}, "the next message begins another one"),
 	)
+
+	It("gets the answer to a message that it repeats, if there was one", Label("MSG-10"), func(ctx SpecContext) {
+		begin(ctx, nil)
+		repeat = "answered"
+		Expect(say()).To(Equal(http.StatusOK))
+		s.opts.Engine = silent{queued: terminate}
+		repeat = "waits"
+		for range 2 {
+			code, why := say()
+			Expect(code).To(Equal(http.StatusGone))
+			Expect(why).To(Equal(endedSince + byItself))
+		}
+		repeat = "answered"
+		s.opts.Engine = silent{queued: func(context.Context, string) {}}
+		Expect(say()).To(Equal(http.StatusOK))
+	})
 
 	It("is asked to come back while its Thread is being deleted", func(ctx SpecContext) {
 		begin(ctx, nil)

@@ -222,6 +222,14 @@ func (s *Server) store(ctx context.Context, w http.ResponseWriter, to *definitio
 		a.entry.Thread = target
 	}
 	ctx = withLog(ctx, w)
+	obj, err := s.finder.Object(ctx, to.Namespace, target)
+	if err != nil {
+		return nil, err
+	}
+	if obj != nil && !obj.DeletionTimestamp.IsZero() {
+		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver is being deleted")
+		return nil, errHookWaits // a message would be removed with it
+	}
 	st, row, err := s.finder.Open(ctx, to.Namespace, target)
 	if errors.Is(err, store.ErrNotFound) {
 		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver does not exist")
@@ -239,7 +247,7 @@ func (s *Server) store(ctx context.Context, w http.ResponseWriter, to *definitio
 	}, "")
 	switch {
 	case errors.Is(err, store.ErrTerminated):
-		return nil, errThreadEnded
+		return nil, s.whyEnded(ctx, to, row.ID)
 	case err != nil:
 		return nil, err
 	}
@@ -247,6 +255,20 @@ func (s *Server) store(ctx context.Context, w http.ResponseWriter, to *definitio
 		return nil, errUsedID
 	}
 	return &received{Status: "accepted", Thread: target, MessageID: sent.ID}, nil
+}
+
+// whyEnded returns what the sender of a delivery may know of a thread that takes no more. A delivery is refused for good only where
+// threadRef names a thread that has ended. Otherwise another thread takes it once this one is deleted.
+func (s *Server) whyEnded(ctx context.Context, to *definitions.Receiver, threadID string) error {
+	row, err := s.opts.Threads.Store().Thread(ctx, threadID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && (row.Deleting || to.Thread == ""):
+		logr.FromContextOrDiscard(ctx).Info("The thread of a WebhookReceiver takes no more messages, and no other one has its name yet", "thread", threadID)
+		return errHookWaits
+	case err != nil:
+		return err
+	}
+	return errThreadEnded
 }
 
 // metadataWebhook is the key of a message's metadata that says which delivery it was.

@@ -185,6 +185,34 @@ func describeInbox(e *env) {
 			Expect(again(other).Existed).To(BeFalse())
 		})
 
+		It("drops a key that was used before the thread ended", Label("MSG-10", "THR-05"), func(ctx SpecContext) {
+			ended, deleted, sender := e.thread(ctx), e.thread(ctx), e.thread(ctx)
+			item := func(key, to string) *store.Enqueue {
+				op := queued("m-"+key, key)
+				op.Item.Key, op.To = key, to
+				return op
+			}
+			for _, id := range []string{ended, deleted} {
+				e.apply(ctx, id, item("k", ""))
+			}
+			e.apply(ctx, ended, &store.Terminate{Reason: "x"})
+			Expect(e.store.MarkDeleted(ctx, e.info(ctx, deleted).OwnerUID(), deleted)).To(Succeed())
+			for _, id := range []string{ended, deleted} {
+				waiting := e.inbox(ctx, id)
+				for _, repeat := range []*store.Enqueue{item("k", ""), item("k", id)} {
+					from := id
+					if repeat.To != "" {
+						from = sender
+					}
+					e.apply(ctx, from, repeat)
+					Expect(repeat.Existed).To(BeTrue())
+				}
+				Expect(e.store.Apply(ctx, id, nil, item("new", ""))).To(MatchError(store.ErrTerminated))
+				Expect(e.store.Apply(ctx, id, nil, item("", ""))).To(MatchError(store.ErrTerminated))
+				Expect(e.inbox(ctx, id)).To(Equal(waiting))
+			}
+		})
+
 		It("generates a key for an item without one", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, queued("a", "a"), queued("b", "b"))

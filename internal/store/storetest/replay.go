@@ -202,11 +202,11 @@ func (r *replayed) enqueue(a action, queued map[string]int64) error {
 	if a.To != "" {
 		return nil // in the other thread's log
 	}
+	if a.Text != "" && r.keys[a.Text] {
+		return nil // a repeat, which a terminated thread takes too
+	}
 	if r.terminated {
 		return errors.New("the thread was terminated")
-	}
-	if a.Text != "" && r.keys[a.Text] {
-		return nil
 	}
 	r.keys[a.Text] = true
 	seq, ok := queued[a.ID]

@@ -26,11 +26,18 @@ func Enqueue(t *txn.Tx, from *txn.Head, op *store.Enqueue) error {
 	if h == nil || err != nil {
 		return err
 	}
+	ended := checkActive(h)
+	if ended != nil && op.IgnoreTerminated {
+		return nil
+	}
 	given := op.Item.Key != "" && !strings.HasPrefix(op.Item.Key, madeKey)
 	if given {
 		if op.Existed, err = t.Exists(queries.InboxKey, []any{h.Key, op.Item.Key}, &op.Seq); op.Existed || err != nil {
 			return err
 		}
+	}
+	if ended != nil { // only after the key: a repeat gets what the first one got, whatever became of the thread
+		return ended
 	}
 	// What has no room is refused whether a run is under way or not: a run must not give way to it.
 	if err := checkRoom(t, h, op); err != nil {
@@ -142,27 +149,27 @@ func Wake(t *txn.Tx, h *txn.Head, query string) error {
 	return Enqueue(t, h, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }
 
-// receiver returns the thread that an item goes to; nil when the item is to be dropped.
+// receiver returns the thread that an item goes to; nil when that was purged and the item is to be dropped.
 func receiver(t *txn.Tx, from *txn.Head, op *store.Enqueue) (*txn.Head, error) {
-	h := from
-	if op.To != "" && op.To != from.ID {
-		var err error
-		h, err = t.HeadIn(from.Namespace, op.To)
-		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // a purged thread counts as terminated
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	if op.To == "" || op.To == from.ID {
+		return from, nil
 	}
-	if retained := h.Life.Asleep&txn.AsleepRetained != 0; h.TerminatedAt == 0 && !retained && !h.Deleting() {
-		return h, nil
-	} else if op.IgnoreTerminated {
+	h, err := t.HeadIn(from.Namespace, op.To)
+	if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // a purged thread counts as terminated
 		return nil, nil
-	} else if retained {
-		return nil, fmt.Errorf("thread %s: %w", h.ID, store.ErrRetained)
 	}
-	return nil, fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
+	return h, err
+}
+
+// checkActive returns why a thread takes no new items, or nil when it takes them.
+func checkActive(h *txn.Head) error {
+	switch {
+	case h.Life.Asleep&txn.AsleepRetained != 0:
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrRetained)
+	case h.TerminatedAt != 0, h.Deleting():
+		return fmt.Errorf("thread %s: %w", h.ID, store.ErrTerminated)
+	}
+	return nil
 }
 
 // Dequeue removes items. Those that are already gone are no error.
