@@ -69,6 +69,22 @@ type piece struct {
 	Reset bool
 }
 
+// delta is a piece of a message as clients get it. A client shows the pieces of one message only. When MessageID changes before the message
+// has come, a run went on after a crash and says the message again.
+type delta struct {
+	MessageID string `json:"messageId"`
+	Text      string `json:"text"`
+	Reset     bool   `json:"reset,omitempty"` // the earlier pieces of the message do not count
+}
+
+// sendDelta sends a piece if it has something for a client.
+func sendDelta(p piece, send func(event string, data any) error) error {
+	if p.Text == "" && !p.Reset {
+		return nil
+	}
+	return send("delta", delta{p.messageID, p.Text, p.Reset})
+}
+
 // sink gets an answer as it comes.
 type sink interface {
 	delta(p piece) error
@@ -312,12 +328,7 @@ type eventSink struct {
 	control *http.ResponseController
 }
 
-func (e *eventSink) delta(p piece) error {
-	if p.Text == "" {
-		return nil
-	}
-	return e.send("delta", map[string]string{"text": p.Text})
-}
+func (e *eventSink) delta(p piece) error { return sendDelta(p, e.send) }
 
 func (e *eventSink) message(m Message) error { return e.send("message", m) }
 

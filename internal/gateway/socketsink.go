@@ -24,16 +24,7 @@ type socketSink struct {
 	problem      *problem // why there is no answer
 }
 
-func (k *socketSink) delta(p piece) error {
-	if p.Text == "" && !p.Reset {
-		return nil
-	}
-	data := map[string]any{"text": p.Text}
-	if p.Reset {
-		data["reset"] = true
-	}
-	return k.send("delta", data)
-}
+func (k *socketSink) delta(p piece) error { return sendDelta(p, k.send) }
 
 func (k *socketSink) message(m Message) error { return k.send("message", m) }
 
