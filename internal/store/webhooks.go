@@ -114,6 +114,6 @@ type WebhookStore interface {
 	Redeliver(ctx context.Context, namespace, id string) (*Delivery, error)
 	// Deliveries lists deliveries.
 	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
-	// PruneDeliveries removes deliveries that were delivered, or given up, before these times.
+	// PruneDeliveries removes deliveries that were delivered, or given up, before these times, and those that wait for a webhook that is gone.
 	PruneDeliveries(ctx context.Context, delivered, dead int64) (removed int64, err error)
 }

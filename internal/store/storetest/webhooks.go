@@ -187,6 +187,21 @@ func describeWebhooks(e *env) {
 			Expect(e.store.PruneDeliveries(ctx, e.now(), 0)).To(BeEquivalentTo(1))
 		})
 
+		It("are pruned while they wait for a webhook that is gone", func(ctx SpecContext) {
+			telling(ctx, "r1", "r2", "r3")
+			claim(ctx, "a", nil)
+			// Another transaction that saw the webhook may write a delivery after the webhook was removed.
+			db, err := e.backend.SQL()
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(db.Close)
+			left, err := db.ExecContext(ctx, `UPDATE webhook_delivery SET webhook = 'removed' WHERE id IN (SELECT id FROM webhook_delivery ORDER BY id LIMIT 2)`)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(left.RowsAffected()).To(BeEquivalentTo(2))
+			Expect(e.store.PruneDeliveries(ctx, 0, 0)).To(BeEquivalentTo(2))
+			Expect(list(ctx, store.DeliveryQuery{})).To(ConsistOf(HaveField("WebhookID", "all")))
+			Expect(e.store.PruneDeliveries(ctx, 0, 0)).To(BeZero())
+		})
+
 		It("count no attempt that sent nothing", func(ctx SpecContext) {
 			telling(ctx, "r")
 			for range 3 {

@@ -37,6 +37,8 @@ const (
 		attempts = CASE WHEN status = 'pending' THEN attempts ELSE 0 END WHERE namespace = ? AND id = ?`
 	Delivery        = `SELECT ` + DeliveryColumns + ` FROM webhook_delivery WHERE namespace = ? AND id = ?`
 	PruneDeliveries = `DELETE FROM webhook_delivery WHERE ended_at > 0 AND (status = 'delivered' AND ended_at < ? OR status = 'dead' AND ended_at < ?)`
+	// PruneOrphans removes what a transaction wrote that saw a webhook while another one removed it.
+	PruneOrphans = `DELETE FROM webhook_delivery WHERE status = 'pending' AND webhook NOT IN (SELECT id FROM webhook)`
 	// ClaimableDeliveries has a lock at its end on databases with many writers.
 	ClaimableDeliveries = `SELECT ` + DeliveryColumns + ` FROM webhook_delivery WHERE webhook = ? AND status = 'pending' AND available_at <= ?
 		ORDER BY available_at, id LIMIT ?`

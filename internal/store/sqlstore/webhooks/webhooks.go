@@ -311,8 +311,12 @@ func (s Store) Deliveries(ctx context.Context, q store.DeliveryQuery) ([]store.D
 // PruneDeliveries implements store.WebhookStore.
 func (s Store) PruneDeliveries(ctx context.Context, delivered, dead int64) (removed int64, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		n, err := t.Exec(t.Ctx, queries.PruneDeliveries, delivered, dead)
-		removed = n
+		ended, err := t.Exec(t.Ctx, queries.PruneDeliveries, delivered, dead)
+		if err != nil {
+			return err
+		}
+		orphans, err := t.Exec(t.Ctx, queries.PruneOrphans)
+		removed = ended + orphans
 		return err
 	})
 	return removed, err
