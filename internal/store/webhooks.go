@@ -100,8 +100,9 @@ type DeliveryCapacity struct {
 type WebhookStore interface {
 	// SetWebhooks replaces the webhooks. Deliveries of those that are gone are removed.
 	SetWebhooks(ctx context.Context, all []Webhook) error
-	// NextDelivery returns when the next pending delivery can be claimed, in microseconds, or 0 when none is pending.
-	NextDelivery(ctx context.Context) (at int64, err error)
+	// NextDelivery returns how long until the next pending delivery can be claimed, by the store's clock: 0 or less when it can be now. It
+	// reports whether there is one.
+	NextDelivery(ctx context.Context) (wait time.Duration, pending bool, err error)
 	// ClaimDeliveries claims pending deliveries without a claim for ttl, as far as there is room, and counts an attempt of each. Deliveries of
 	// the namespace with the fewest claims come first, and within a namespace the oldest.
 	ClaimDeliveries(ctx context.Context, owner string, ttl time.Duration, room DeliveryCapacity) ([]Delivery, error)
@@ -114,6 +115,7 @@ type WebhookStore interface {
 	Redeliver(ctx context.Context, namespace, id string) (*Delivery, error)
 	// Deliveries lists deliveries.
 	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
-	// PruneDeliveries removes deliveries that were delivered, or given up, before these times, and those that wait for a webhook that is gone.
-	PruneDeliveries(ctx context.Context, delivered, dead int64) (removed int64, err error)
+	// PruneDeliveries removes deliveries that were delivered, or given up, longer ago than these times by the store's clock, and those that wait
+	// for a webhook that is gone.
+	PruneDeliveries(ctx context.Context, delivered, dead time.Duration) (removed int64, err error)
 }

@@ -125,27 +125,22 @@ func (s *Sender) signal() {
 
 // round claims what is due and begins to send it. It returns when to look again.
 func (s *Sender) round(ctx context.Context) time.Duration {
-	now := s.Clock.Now()
-	at, err := s.Store.NextDelivery(ctx)
-	if err == nil && at > 0 && at <= now.UnixMicro() {
-		var claimed []store.Delivery
-		busy, free := s.underWay()
-		if free > 0 {
+	next, pending, err := s.Store.NextDelivery(ctx) // by the store's clock, from which the process's own may differ
+	if err == nil && pending && next <= 0 {
+		if busy, free := s.underWay(); free > 0 { // otherwise the end of a request looks again
+			var claimed []store.Delivery
 			if claimed, err = s.Store.ClaimDeliveries(ctx, s.Owner, claimTime, store.DeliveryCapacity{Free: free, Reserved: reserved, Each: atOnceOfOne, Busy: busy}); err == nil {
 				s.begin(ctx, claimed)
 				if len(claimed) == 0 {
 					return claimAgain
 				}
-				at = 0 // the end of a request looks again
+				return 0
 			}
 		}
-		if err == nil && len(claimed) > 0 {
-			return 0
-		}
 	}
-	if err == nil && now.Sub(s.pruned) > pruneEvery {
+	if now := s.Clock.Now(); err == nil && now.Sub(s.pruned) > pruneEvery {
 		s.pruned = now
-		_, err = s.Store.PruneDeliveries(ctx, now.Add(-keptDone).UnixMicro(), now.Add(-keptDead).UnixMicro())
+		_, err = s.Store.PruneDeliveries(ctx, keptDone, keptDead)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -153,8 +148,8 @@ func (s *Sender) round(ctx context.Context) time.Duration {
 	case err != nil:
 		s.Log.Error(err, "Deliveries of webhooks cannot be read; they are sent later")
 		return firstWait
-	case at > now.UnixMicro():
-		return min(lookAnyway, time.Duration(at-now.UnixMicro())*time.Microsecond)
+	case pending && next > 0:
+		return min(lookAnyway, next)
 	}
 	return lookAnyway
 }

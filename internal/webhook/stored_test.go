@@ -70,6 +70,29 @@ var _ = Describe("the sender of what a store has", Label("EVT-05"), func() {
 		return network, &Target{URL: u, Keys: [][]byte{key}, MaxAttempts: 8}
 	}
 
+	It("goes by the clock of the store, which a database on another machine has", func(ctx SpecContext) {
+		process, database := clocktesting.NewFakeClock(time.Now()), clocktesting.NewFakeClock(time.Now().Add(time.Hour))
+		outbox := telling(ctx, database)
+		network, target := answering(http.StatusInternalServerError)
+		sender := NewSender(Options{Store: outbox, Targets: &mended{target: target}, Network: network, Clock: process, Log: logr.Discard(), Owner: "a"})
+		attempt := func() (d store.Delivery, wait time.Duration) {
+			GinkgoHelper()
+			wait = sender.round(ctx)
+			sender.group.Wait()
+			return told(ctx, outbox), wait
+		}
+		d, _ := attempt()
+		Expect(d).To(HaveField("Attempts", 1), "it is due by the clock of the database")
+		next := time.UnixMicro(d.AvailableAt).Sub(database.Now())
+		process.Step(24 * time.Hour)
+		d, wait := attempt()
+		Expect(d).To(HaveField("Attempts", 1), "it is not due yet")
+		Expect(wait).To(BeNumerically("~", next, time.Millisecond))
+		database.Step(next)
+		d, _ = attempt()
+		Expect(d).To(HaveField("Attempts", 2))
+	})
+
 	It("counts no attempt while the Webhook cannot be used, and looks again soon", func(ctx SpecContext) {
 		c := clocktesting.NewFakeClock(time.Now())
 		outbox := telling(ctx, c)

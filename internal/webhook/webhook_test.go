@@ -124,13 +124,10 @@ func (o *outbox) Subscribe(fn func(store.Notification)) func() {
 	return func() {}
 }
 
-func (o *outbox) NextDelivery(context.Context) (int64, error) {
+func (o *outbox) NextDelivery(context.Context) (time.Duration, bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.pending) == 0 {
-		return 0, nil
-	}
-	return 1, nil
+	return 0, len(o.pending) > 0, nil
 }
 
 func (o *outbox) ClaimDeliveries(_ context.Context, _ string, _ time.Duration, room store.DeliveryCapacity) (claimed []store.Delivery, err error) {
@@ -155,7 +152,9 @@ func (o *outbox) ReleaseDeliveries(context.Context, string) error {
 	return nil
 }
 
-func (o *outbox) PruneDeliveries(context.Context, int64, int64) (int64, error) { return 0, nil }
+func (o *outbox) PruneDeliveries(context.Context, time.Duration, time.Duration) (int64, error) {
+	return 0, nil
+}
 
 func (o *outbox) ended() []store.DeliveryEnd {
 	o.mu.Lock()
@@ -184,7 +183,7 @@ type fullOutbox struct {
 	looks atomic.Int64
 }
 
-func (*fullOutbox) NextDelivery(context.Context) (int64, error) { return 1, nil }
+func (*fullOutbox) NextDelivery(context.Context) (time.Duration, bool, error) { return 0, true, nil }
 
 func (o *fullOutbox) ClaimDeliveries(context.Context, string, time.Duration, store.DeliveryCapacity) ([]store.Delivery, error) {
 	o.looks.Add(1)

@@ -138,8 +138,12 @@ func scan(scan sqldb.Scanner) (*store.Delivery, error) {
 }
 
 // NextDelivery implements store.WebhookStore.
-func (s Store) NextDelivery(ctx context.Context) (at int64, err error) {
-	return at, s.DB.Readers.Row(ctx, queries.NextDelivery, nil, &at)
+func (s Store) NextDelivery(ctx context.Context) (wait time.Duration, pending bool, err error) {
+	var at int64
+	if err := s.DB.Readers.Row(ctx, queries.NextDelivery, nil, &at); err != nil || at == 0 {
+		return 0, false, err
+	}
+	return time.Duration(at-s.DB.Now()) * time.Microsecond, true, nil
 }
 
 // ClaimDeliveries implements store.WebhookStore.
@@ -309,9 +313,9 @@ func (s Store) Deliveries(ctx context.Context, q store.DeliveryQuery) ([]store.D
 }
 
 // PruneDeliveries implements store.WebhookStore.
-func (s Store) PruneDeliveries(ctx context.Context, delivered, dead int64) (removed int64, err error) {
+func (s Store) PruneDeliveries(ctx context.Context, delivered, dead time.Duration) (removed int64, err error) {
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
-		ended, err := t.Exec(t.Ctx, queries.PruneDeliveries, delivered, dead)
+		ended, err := t.Exec(t.Ctx, queries.PruneDeliveries, t.Now-delivered.Microseconds(), t.Now-dead.Microseconds())
 		if err != nil {
 			return err
 		}
