@@ -14,6 +14,7 @@ type Account struct {
 
 	mu     sync.Mutex
 	held   int64
+	ahead  int64 // the part of held that later draws use first
 	closed bool
 }
 
@@ -47,16 +48,37 @@ func (a *Account) draw(ctx context.Context, n int64, wait bool) error {
 	if a == nil || n <= 0 {
 		return nil
 	}
-	if err := a.budget.draw(ctx, a.namespace, n, wait); err != nil {
-		return err
+	a.mu.Lock()
+	ahead := min(a.ahead, n)
+	a.ahead -= ahead
+	a.mu.Unlock()
+	if n -= ahead; n == 0 {
+		return nil
 	}
+	err := a.budget.draw(ctx, a.namespace, n, wait)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	switch {
+	case err != nil:
+		a.ahead = min(a.ahead+ahead, a.held)
+		return err
+	case a.closed:
 		a.budget.put(a.namespace, n)
 		return ErrClosed
 	}
 	a.held += n
+	return nil
+}
+
+// DrawAhead is Draw for memory that is needed in several steps. Later draws of the account use the n bytes first, and do not wait
+// for them. So work never waits for the rest of what it needs while it holds a part of it.
+func (a *Account) DrawAhead(ctx context.Context, n int64) error {
+	if err := a.Draw(ctx, n); a == nil || err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ahead = min(a.ahead+n, a.held)
 	return nil
 }
 
@@ -68,6 +90,7 @@ func (a *Account) Return(n int64) {
 	a.mu.Lock()
 	n = min(n, a.held)
 	a.held -= n
+	a.ahead = min(a.ahead, a.held)
 	a.mu.Unlock()
 	a.budget.put(a.namespace, n)
 }
@@ -89,7 +112,7 @@ func (a *Account) Close() {
 	}
 	a.mu.Lock()
 	n := a.held
-	a.held, a.closed = 0, true
+	a.held, a.ahead, a.closed = 0, 0, true
 	a.mu.Unlock()
 	a.budget.put(a.namespace, n)
 }

@@ -145,6 +145,24 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Expect(membudget.From(ctx).Open().TryDraw(1 << 60)).To(Succeed())
 	})
 
+	It("is drawn ahead for work in several steps, which then does not wait", func(ctx SpecContext) {
+		b = membudget.New(1000, time.Millisecond)
+		a := b.Open("a")
+		Expect(a.DrawAhead(ctx, 300)).To(Succeed())
+		Expect(a.Draw(ctx, 100)).To(Succeed())
+		Expect(b.Used()).To(BeEquivalentTo(300))
+		Expect(a.Draw(ctx, 500)).NotTo(Succeed())
+		Expect(a.Draw(ctx, 250)).To(Succeed(), "what was ahead still is")
+		Expect(b.Used()).To(BeEquivalentTo(350))
+		Expect(a.DrawAhead(ctx, 100)).To(Succeed())
+		a.Return(400)
+		Expect(a.Draw(ctx, 100)).To(Succeed())
+		Expect(b.Used()).To(BeEquivalentTo(100), "what was returned is not ahead any more")
+		a.Close()
+		Expect(a.Draw(ctx, 1)).To(MatchError(membudget.ErrClosed))
+		Expect(b.Used()).To(BeZero())
+	})
+
 	It("draws a buffer as it grows", func(ctx SpecContext) {
 		b = membudget.New(1<<20, time.Millisecond)
 		a := b.Open("a")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -74,6 +75,11 @@ func (st *State) OpenFile(ctx context.Context, path string) (io.ReadCloser, *Fil
 
 // OpenContents is OpenFile, and also returns the SHA-256 of the contents in hex.
 func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser, _ *FileRecord, sum string, _ error) {
+	return st.openContents(ctx, path, func(*store.File) error { return nil })
+}
+
+// openContents is OpenContents. It calls before with the record of a file, and opens the file unless that returns an error.
+func (st *State) openContents(ctx context.Context, path string, before func(*store.File) error) (_ io.ReadCloser, _ *FileRecord, sum string, _ error) {
 	path, err := filePath(path)
 	if err != nil {
 		return nil, nil, "", err
@@ -90,6 +96,9 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 		if f.Dir {
 			return nil, nil, "", pathError(path, store.ErrFolder)
 		}
+		if err := before(f); err != nil {
+			return nil, nil, "", err
+		}
 		rc, err := st.svc.blobs.open(ctx, f.Digest)
 		if err == nil {
 			return rc, recordOf(f), f.Digest, nil
@@ -103,16 +112,28 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 	}
 }
 
-// ReadFile returns a whole file of at most limit bytes; nil, nil, nil when it does not exist.
-func (st *State) ReadFile(ctx context.Context, path string, limit int64) ([]byte, *FileRecord, error) {
-	rc, rec, err := st.OpenFile(ctx, path)
+// copyRoom is how much more a copy of a file may take than the file has, for its frame.
+const copyRoom = 64
+
+// ReadFile returns a whole file of at most limit bytes; nil, nil, nil when it does not exist. Before it opens the file it draws the memory
+// of the contents from the account of ctx, and ahead the memory of each of the copies that the caller makes of them.
+func (st *State) ReadFile(ctx context.Context, path string, limit int64, copies int) ([]byte, *FileRecord, error) {
+	memory, drawn := membudget.From(ctx), int64(0)
+	rc, rec, _, err := st.openContents(ctx, path, func(f *store.File) error {
+		if f.Size > limit {
+			return invalid("path", "%s has %d bytes, more than the %d that can be read at once: read it as a stream", f.Path, f.Size, limit)
+		}
+		memory.Return(drawn) // for the file that was replaced in the meantime
+		drawn = f.Size + int64(copies)*(f.Size+copyRoom)
+		if err := memory.DrawAhead(ctx, drawn); err != nil {
+			return err
+		}
+		return memory.Draw(ctx, f.Size)
+	})
 	if rc == nil || err != nil {
 		return nil, nil, err
 	}
 	defer rc.Close()
-	if rec.Size > limit {
-		return nil, nil, invalid("path", "%s has %d bytes, more than the %d that can be read at once: read it as a stream", rec.Path, rec.Size, limit)
-	}
 	data := make([]byte, rec.Size)
 	if _, err := io.ReadFull(rc, data); err != nil {
 		return nil, nil, fmt.Errorf("read %s of thread %s: %w", rec.Path, st.id, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -95,22 +96,41 @@ func (st *State) FilesPage(ctx context.Context, q store.FileQuery) (records []Fi
 }
 
 // ListFiles lists the files and folders below a folder, by path; direct entries only unless recursive. A folder that
-// does not exist has none.
+// does not exist has none. The memory of the list is drawn from the account of ctx.
 func (st *State) ListFiles(ctx context.Context, prefix string, recursive bool) ([]FileRecord, error) {
 	prefix, err := NormalizePath(prefix)
 	if err != nil {
 		return nil, err
 	}
-	files, err := st.svc.store.Files(ctx, st.id, prefix, recursive)
-	if err != nil {
-		return nil, err
+	records := []FileRecord{}
+	q := store.FileQuery{Folder: prefix, Recursive: recursive, Limit: listedAtOnce, MaxBytes: listedBytes}
+	for {
+		adjust, err := membudget.Reserve(ctx, listedBytes)
+		if err != nil {
+			return nil, err
+		}
+		page, more, err := st.FilesPage(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		var size int64
+		for i := range page {
+			size += page[i].Bytes()
+		}
+		adjust(size)
+		records = append(records, page...)
+		if !more {
+			return records, nil
+		}
+		q.After = page[len(page)-1].Path
 	}
-	records := make([]FileRecord, 0, len(files))
-	for i := range files {
-		records = append(records, *recordOf(&files[i]))
-	}
-	return records, nil
 }
+
+// listedAtOnce and listedBytes bound what ListFiles reads at once.
+const (
+	listedAtOnce = 1000
+	listedBytes  = 2 << 20
+)
 
 // FileStats returns the number of files and folders of the thread, their bytes, and the quota.
 func (st *State) FileStats(ctx context.Context) (*FileStats, error) {

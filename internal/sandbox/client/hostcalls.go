@@ -99,14 +99,13 @@ func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Out
 	if err != nil {
 		return protocol.Outcome{Err: asError(err)}
 	}
-	b, err := value.Encode(v)
-	if err != nil {
+	b, err := value.EncodeWithin(v, answers{ctx}) // the sandbox may be slow to read it
+	var unfit *value.Error
+	switch {
+	case errors.As(err, &unfit):
 		return protocol.Outcome{Err: &sandbox.Error{Name: "TypeError", Message: err.Error()}}
-	}
-	if len(b) > freeFrame { // the sandbox may be slow to read it
-		if err := membudget.From(ctx).Draw(ctx, int64(len(b))); err != nil {
-			return protocol.Outcome{Err: asError(err)}
-		}
+	case err != nil:
+		return protocol.Outcome{Err: asError(err)}
 	}
 	return protocol.Outcome{Value: b}
 }
@@ -125,7 +124,7 @@ func asError(err error) *sandbox.Error {
 
 func (h *hostCalls) reply(id uint64, o protocol.Outcome) {
 	r := protocol.Reply{ID: id, Outcome: o}
-	err := h.stream.Write(protocol.TypeReply, r.Encode())
+	err := h.stream.WriteParts(protocol.TypeReply, r.Head(), r.Value)
 	if err != nil && h.stream.ctx.Err() == nil && o.Err == nil {
 		// The stream works, so the value was too large for it.
 		r.Outcome = protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}

@@ -67,6 +67,24 @@ func decode(ctx context.Context, b []byte) (any, error) {
 	return v, err
 }
 
+// answers draws the memory of what a function of the host returns, from the account of a call. Small buffers are free.
+type answers struct{ ctx context.Context }
+
+// Draw implements value.Memory.
+func (a answers) Draw(n int64) error {
+	if n <= freeFrame {
+		return nil
+	}
+	return membudget.From(a.ctx).Draw(a.ctx, n)
+}
+
+// Return implements value.Memory.
+func (a answers) Return(n int64) {
+	if n > freeFrame {
+		membudget.From(a.ctx).Return(n)
+	}
+}
+
 // short returns what code sees of an error that says that there is no memory for a value, or nil for other errors.
 func short(err error) *sandbox.Error {
 	var busy *membudget.BusyError

@@ -86,6 +86,9 @@ type Reply struct {
 // Encode encodes a Reply.
 func (m *Reply) Encode() []byte { return m.append(binary.AppendUvarint(nil, m.ID)) }
 
+// Head is Encode without Value, which follows.
+func (m *Reply) Head() []byte { return m.head(binary.AppendUvarint(nil, m.ID)) }
+
 // ParseReply decodes a Reply.
 func ParseReply(b []byte) (*Reply, error) {
 	p := parser{r: value.NewReader(b)}

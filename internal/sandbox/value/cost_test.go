@@ -1,6 +1,8 @@
 package value_test
 
 import (
+	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
 
@@ -20,6 +22,22 @@ func allocated(f func()) uint64 {
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
 }
+
+// purse is a value.Memory with a limit.
+type purse struct{ left, drawn, most int64 }
+
+var errPurse = errors.New("no more")
+
+func (p *purse) Draw(n int64) error {
+	if p.drawn+n > p.left {
+		return errPurse
+	}
+	p.drawn += n
+	p.most = max(p.most, p.drawn)
+	return nil
+}
+
+func (p *purse) Return(n int64) { p.drawn -= n }
 
 var _ = Describe("the memory of values", Label("COD-07"), func() {
 	It("is allocated as members are read, not as counts claim", func() {
@@ -54,6 +72,41 @@ var _ = Describe("the memory of values", Label("COD-07"), func() {
 		Entry("of empty arrays", repeat(200_000, []any{1.5})),
 		Entry("of bytes", make([]byte, 4<<20)),
 	)
+
+	It("is drawn for encoding before it is allocated, with what JSON takes while it is decoded", func() {
+		big := []byte(strings.Repeat("x", 1<<20))
+		m := &purse{left: 1<<20 + 64}
+		b, err := value.EncodeWithin(big, m)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(value.Decode(b)).To(Equal(big))
+		Expect(m.most).To(BeEquivalentTo(cap(b)), "one buffer for one large value")
+		m = &purse{left: 1 << 20}
+		Expect(value.EncodeWithin(big, m)).Error().To(MatchError(errPurse))
+		Expect(m.drawn).To(BeZero())
+
+		list := repeat(1000, map[string]any{"a": "text", "b": []any{1.0, nil}})
+		plain, err := value.Encode(list)
+		Expect(err).NotTo(HaveOccurred())
+		m = &purse{left: 1 << 20}
+		Expect(value.EncodeWithin(list, m)).To(Equal(plain))
+		Expect(m.drawn).To(BeNumerically(">=", len(plain)))
+		m = &purse{left: int64(len(plain))}
+		Expect(value.EncodeWithin(list, m)).Error().To(MatchError(errPurse), "the old buffer and the new one")
+		Expect(m.drawn).To(BeZero())
+
+		raw := json.RawMessage("[" + strings.Repeat("{},", 1000) + "0]")
+		m = &purse{left: 100 << 10}
+		Expect(value.EncodeWithin(raw, m)).Error().To(MatchError(errPurse))
+		m = &purse{left: 1 << 20}
+		Expect(value.EncodeWithin(raw, m)).Error().NotTo(HaveOccurred())
+		Expect(m.most).To(BeNumerically(">", 300<<10))
+		Expect(m.drawn).To(BeNumerically("<", 64<<10), "the decoded JSON is let go")
+
+		var unfit *value.Error
+		_, err = value.EncodeWithin([]any{func() {}}, m)
+		Expect(errors.As(err, &unfit)).To(BeTrue())
+		Expect(unfit.Path).To(Equal("[0]"))
+	})
 
 	It("is refused beyond the limit", func() {
 		b, err := value.Encode(repeat(600_000, map[string]any{"a": nil}))

@@ -10,29 +10,71 @@ import (
 	"sort"
 	"strconv"
 	"time"
+
+	"github.com/skein-dev/skein/internal/membudget"
 )
 
 // Encode encodes a Go value. Errors are *Error.
 func Encode(v any) ([]byte, error) { return Append(nil, v) }
 
-// Append is Encode, appending to a buffer.
-func Append(b []byte, v any) ([]byte, error) {
-	e := encoder{w: Writer{Buf: b}, start: len(b)}
-	if err := e.value(v, 0); err != nil {
-		var at *Error
-		if errors.As(err, &at) {
-			at.Path = e.where()
-		}
-		return b, err
+// Memory is what EncodeWithin draws memory from.
+type Memory interface {
+	Draw(bytes int64) error
+	Return(bytes int64)
+}
+
+// EncodeWithin is Encode that draws its buffer before it allocates it, and so what JSON among the value takes while it is decoded. The
+// buffer stays drawn, unless there is an error. Errors are *Error or those of m.
+func EncodeWithin(v any, m Memory) ([]byte, error) {
+	e := encoder{memory: m}
+	e.w.Grow = e.grow
+	err := e.value(v, 0)
+	if e.full != nil {
+		err = e.full
+	}
+	if err != nil {
+		m.Return(int64(cap(e.w.Buf)))
+		return nil, e.located(err)
 	}
 	return e.w.Buf, nil
 }
 
+// grow returns a larger buffer with the same content.
+func (e *encoder) grow(old []byte, n int) ([]byte, bool) {
+	size := max(2*cap(old), len(old)+n)
+	if e.full = e.memory.Draw(int64(size)); e.full != nil {
+		return old, false
+	}
+	buf := append(make([]byte, 0, size), old...)
+	e.memory.Return(int64(cap(old)))
+	return buf, true
+}
+
+// Append is Encode, appending to a buffer.
+func Append(b []byte, v any) ([]byte, error) {
+	e := encoder{w: Writer{Buf: b}, start: len(b)}
+	if err := e.value(v, 0); err != nil {
+		return b, e.located(err)
+	}
+	return e.w.Buf, nil
+}
+
+// located adds the place in the value to an error.
+func (e *encoder) located(err error) error {
+	var at *Error
+	if errors.As(err, &at) {
+		at.Path = e.where()
+	}
+	return err
+}
+
 type encoder struct {
-	w     Writer
-	start int
-	nodes int
-	path  []any // int or string; complete only while an error is returned
+	w      Writer
+	memory Memory // nil: no limit
+	full   error  // why memory gave no more
+	start  int
+	nodes  int
+	path   []any // int or string; complete only while an error is returned
 }
 
 func (e *encoder) where() string {
@@ -61,6 +103,9 @@ func (e *encoder) bound(depth int) error {
 	}
 	if e.nodes++; e.nodes > MaxNodes {
 		return refuse("it holds more than %d values", MaxNodes)
+	}
+	if e.full != nil {
+		return e.full
 	}
 	if len(e.w.Buf)-e.start > MaxBytes {
 		return refuse("it is larger than %d MiB", MaxBytes>>20)
@@ -199,6 +244,13 @@ func (e *encoder) json(raw []byte, depth int) error {
 	if len(raw) == 0 {
 		e.w.Tag(TagNull)
 		return nil
+	}
+	if e.memory != nil {
+		cost := membudget.JSONCost(raw)
+		if err := e.memory.Draw(cost); err != nil {
+			return err
+		}
+		defer e.memory.Return(cost)
 	}
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/thread"
@@ -122,11 +124,11 @@ func bridgeFiles(st *thread.State) map[string]sandbox.Binding {
 			if err != nil {
 				return nil, err
 			}
-			data, rec, err := st.ReadFile(ctx, path, maxBridgedFile)
+			data, rec, err := st.ReadFile(ctx, path, maxBridgedFile, 2) // the text and the answer
 			if err != nil || rec == nil {
 				return nil, err
 			}
-			return strings.ToValidUTF8(string(data), "\uFFFD"), nil
+			return validText(ctx, data)
 		}},
 		"listFiles": {Func: func(ctx context.Context, args []any) (any, error) {
 			prefix := "/"
@@ -161,6 +163,17 @@ func bridgeFiles(st *thread.State) map[string]sandbox.Binding {
 			return map[string]any{"path": rec.Path, "size": float64(rec.Size)}, nil
 		}},
 	}
+}
+
+// validText returns data as a text. What is not UTF-8 becomes U+FFFD, which takes more memory than the data.
+func validText(ctx context.Context, data []byte) (string, error) {
+	if utf8.Valid(data) {
+		return string(data), nil
+	}
+	if err := membudget.From(ctx).Draw(ctx, 4*int64(len(data))); err != nil {
+		return "", err
+	}
+	return strings.ToValidUTF8(string(data), "\uFFFD"), nil
 }
 
 func textArg(fn string, args []any, i int) (string, error) {

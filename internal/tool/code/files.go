@@ -43,7 +43,7 @@ func readFile(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, rec, err := c.host.State.ReadFile(ctx, path, maxReadBytes)
+	data, rec, err := c.host.State.ReadFile(ctx, path, maxReadBytes, 1) // the copy is the answer
 	if err != nil || rec == nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -13,6 +14,12 @@ import (
 
 // maxKVKeys is the largest number of keys that getKeys returns.
 const maxKVKeys = 10_000
+
+// keyCost is what a key takes in memory besides its bytes, and maxKeyCost what the longest one takes with them.
+const (
+	keyCost    = 64
+	maxKeyCost = keyCost + 512
+)
 
 func (c *stateCall) kv() *thread.KV { return c.host.Threads.KV(c.host.Thread.InNamespace()) }
 
@@ -30,19 +37,20 @@ func kvGet(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	adjust, err := membudget.Reserve(ctx, maxValueBytes)
+	if err != nil {
+		return nil, err
+	}
 	v, err := c.kv().Get(ctx, name, key)
 	if err != nil || !v.Exists {
 		return map[string]any{"exists": false}, err
 	}
+	adjust(int64(len(v.Data)))
 	out := map[string]any{"exists": true, "contentType": "application/json"}
 	if v.ExpiresAt != 0 {
 		out["expiresAt"] = time.UnixMicro(v.ExpiresAt).UTC().Format(time.RFC3339)
 	}
-	var data any
-	if err := json.Unmarshal(v.Data, &data); err != nil {
-		return nil, err
-	}
-	out["data"] = data
+	out["data"] = v.Data // decoded as it is sent
 	return out, nil
 }
 
@@ -91,10 +99,19 @@ func kvKeys(ctx context.Context, c *stateCall) (any, error) {
 	keys := []string{}
 	q := store.KeyQuery{Limit: 1000}
 	for len(keys) < maxKVKeys {
+		adjust, err := membudget.Reserve(ctx, int64(q.Limit)*maxKeyCost)
+		if err != nil {
+			return nil, err
+		}
 		page, err := c.kv().Keys(ctx, name, q)
 		if err != nil {
 			return nil, err
 		}
+		var size int64
+		for _, k := range page.Keys {
+			size += int64(len(k)) + keyCost
+		}
+		adjust(size)
 		keys = append(keys, page.Keys...)
 		if !page.HasMore {
 			break

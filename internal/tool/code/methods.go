@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -57,14 +58,20 @@ func getValue(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	adjust, err := membudget.Reserve(ctx, maxValueBytes)
+	if err != nil {
+		return nil, err
+	}
 	raw, err := c.host.State.Value(ctx, key)
 	if err != nil || raw == nil {
 		return nil, err
 	}
-	var v any
-	err = json.Unmarshal(raw, &v)
-	return v, err
+	adjust(int64(len(raw)))
+	return raw, nil // decoded as it is sent
 }
+
+// maxValueBytes is what most values have as JSON. The thread service refuses larger ones, unless it is told otherwise.
+const maxValueBytes = 1 << 20
 
 func setValue(ctx context.Context, c *stateCall) (any, error) {
 	key, err := c.text(0, "key")
