@@ -55,6 +55,23 @@ func (h *heldContents) Contents(ctx context.Context, digest string) (string, err
 	}
 }
 
+// heldValue is a store that holds up the reads of key-values until it receives from release, and closes asked at the first one.
+type heldValue struct {
+	store.Store
+	once    sync.Once
+	asked   chan struct{}
+	release chan struct{}
+}
+
+func (h *heldValue) Value(ctx context.Context, id, key string) ([]byte, error) {
+	h.once.Do(func() { close(h.asked) })
+	select {
+	case <-h.release:
+	case <-ctx.Done():
+	}
+	return h.Store.Value(ctx, id, key)
+}
+
 var _ = Describe("The memory of code", Label("K8S-12"), func() {
 	var w *enginetest.World
 	var budget *membudget.Budget
@@ -127,5 +144,60 @@ var _ = Describe("The memory of code", Label("K8S-12"), func() {
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(ContainElement(And(ContainSubstring("[1000,"), ContainSubstring("RangeError: this takes 38 MiB of the manager's memory, more than the 32 MiB that a namespace can have"))))
+	})
+
+	const refused = `"kept":(29|30),.*RangeError: the program's values need more memory than there is`
+	DescribeTable("is drawn for state as long as the manager keeps it", Label("STA-01", "STA-02", "STA-05"), func(ctx SpecContext, change, answer string) {
+		w.Definitions.Put("a", codeTool("t", `export default async (state) => {
+			const s = 'x'.repeat(1 << 20);
+			let kept = 0, why;
+			for (; kept < 40 && !why; kept++) await (async () => { `+change+` })().catch((e) => { why = String(e); kept-- });
+			await state.getValue('gate');
+			return { kept, why };
+		}`), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("ok")))
+		held := &heldValue{Store: w.Store, asked: make(chan struct{}), release: make(chan struct{})}
+		DeferCleanup(sync.OnceFunc(func() { close(held.release) }))
+		w.Store, w.Threads = held, w.Over(held)
+		start(w, func(o *engine.Options) { o.Memory = budget })
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(held.asked).Should(BeClosed())
+		Expect(budget.Used()).To(BeNumerically(">", 28<<20), "what is kept is drawn")
+		held.release <- struct{}{}
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(ContainElement(MatchRegexp(answer)))
+		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunSucceeded), "state that is too large fails no run")
+		Eventually(budget.Used).Should(BeZero())
+	},
+		Entry("by set", `await state.thread.state.set('k' + kept, s)`, refused),
+		Entry("by push", `await state.thread.state.push('k', s)`, refused),
+		Entry("after it was read", `await state.thread.state.get('k'); await state.thread.state.set('k' + kept, s)`, refused),
+		Entry("of the session, which the code itself has in any case", `state.session.state.set('k' + kept, s)`, `"kept":40`),
+	)
+
+	It("is returned for state that is replaced, removed or saved", Label("STA-02", "STA-04"), func(ctx SpecContext) {
+		w.Definitions.Put("a", codeTool("t", `export default async (state) => {
+			const s = 'x'.repeat(1 << 20), { state: kept } = state.thread;
+			for (let i = 0; i < 40; i++) await kept.set('k', s);
+			for (let i = 0; i < 40; i++) { await kept.set('d', s); await kept.delete('d'); }
+			for (let i = 0; i < 40; i++) { await kept.set('c' + i, s); await kept.clear(); }
+			await kept.get('k');
+			for (let i = 0; i < 40; i++) { await kept.set('k', [s]); await kept.push('k', s, 2); await kept.push('k', 'small', 1); }
+			for (let i = 0; i < 40; i++) { state.session.state.set('k', s); await kept.set('k', 'small'); }
+			state.session.state.clear();
+			await kept.set('k', 'small');
+			return 'done';
+		}`), enginetest.Script(enginetest.Call("t", nil), enginetest.Call("t", nil), enginetest.Say("ok")))
+		start(w, func(o *engine.Options) { o.Memory = budget })
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->t", "tool t success: done", "assistant ->t", "tool t success: done", "assistant: ok"}))
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		page, err := st.StateEntries(ctx, store.StateQuery{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Entries).To(HaveLen(1))
+		Eventually(budget.Used).Should(BeZero())
 	})
 })

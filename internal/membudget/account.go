@@ -95,6 +95,26 @@ func (a *Account) Return(n int64) {
 	a.budget.put(a.namespace, n)
 }
 
+// MoveTo makes everything that the account has drawn belong to another account of the same budget and namespace, and returns how much
+// that is. It returns 0 when the other account is closed: then the memory is returned to the budget.
+func (a *Account) MoveTo(to *Account) int64 {
+	if a == nil || to == nil {
+		return 0
+	}
+	a.mu.Lock()
+	n := a.held
+	a.held, a.ahead = 0, 0
+	a.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.closed {
+		to.budget.put(to.namespace, n)
+		return 0
+	}
+	to.held += n
+	return n
+}
+
 // Drawn returns how many bytes the account has drawn.
 func (a *Account) Drawn() int64 {
 	if a == nil {

@@ -163,6 +163,21 @@ var _ = Describe("A budget of memory", Label("K8S-12"), func() {
 		Expect(b.Used()).To(BeZero())
 	})
 
+	It("moves to the account of longer work", func(ctx SpecContext) {
+		call, run := b.Open("a"), b.Open("a")
+		Expect(call.DrawAhead(ctx, 100)).To(Succeed())
+		Expect(call.MoveTo(run)).To(BeEquivalentTo(100))
+		Expect(call.Drawn()).To(BeZero())
+		call.Close()
+		Expect(b.Used()).To(BeEquivalentTo(100))
+		run.Close()
+		Expect(b.Used()).To(BeZero())
+		late := b.Open("a")
+		Expect(late.Draw(ctx, 100)).To(Succeed())
+		Expect(late.MoveTo(run)).To(BeZero())
+		Expect(b.Used()).To(BeZero(), "nothing belongs to work that has ended")
+	})
+
 	It("draws a buffer as it grows", func(ctx SpecContext) {
 		b = membudget.New(1<<20, time.Millisecond)
 		a := b.Open("a")

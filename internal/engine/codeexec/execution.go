@@ -55,9 +55,11 @@ func (e *Environment) New(ctx context.Context, t *store.Thread, st *thread.State
 	}
 	x.Host.Tools = &callerOf{execution: x}
 	x.Host.Progress = x.progress
-	x.Host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return values.Serialized(v) }, Log: e.Log})
 	x.State = code.NewState(x.Host, func() { x.edited.Store(true) })
 	x.Code = NewHost(ctx, e, t, poolOf(agent), x.State)
+	x.Host.Session = scopes.New(scopes.Options{
+		ID: runID, ThreadID: t.ID, Backend: st, Memory: e.Memory.Open(t.Namespace), Encode: func(v any) ([]byte, error) { return values.Serialized(v) }, Log: e.Log,
+	})
 	x.Code.host, x.Code.Lines = x.Host, lines
 	if x.Turn != nil {
 		x.Code.reads = x.Turn.noteHistoryUse
@@ -134,8 +136,14 @@ func (x *Execution) ActWithin(within *definition.Side, path []string) {
 	}
 }
 
-// Close ends the code of the execution and releases its sandbox.
-func (x *Execution) Close() { x.Code.Close() }
+// Close ends the code of the execution and its session, and releases its sandbox.
+func (x *Execution) Close() { x.Leave().Close() }
+
+// Leave is Close that does not end the session, and returns it.
+func (x *Execution) Leave() *scopes.Session {
+	x.Code.Close()
+	return x.Host.Session
+}
 
 // TakeEdited reports whether code has changed messages since the last call of TakeEdited.
 func (x *Execution) TakeEdited() bool { return x.edited.Swap(false) }

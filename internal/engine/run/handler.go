@@ -42,7 +42,6 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !codeexec.PastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
-			x.Close()
 			r.code.Forget()
 			pieces.Emit(model.Delta{Reset: true})
 			continue

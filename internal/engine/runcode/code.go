@@ -18,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/failure"
 	"github.com/skein-dev/skein/internal/engine/hooks"
 	"github.com/skein-dev/skein/internal/engine/role"
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -60,15 +61,21 @@ type Code struct {
 // New returns the code of a run. r says who acts, and run is its row.
 func New(o Options, r *role.Role, run *store.Run) *Code { return &Code{opts: o, role: r, run: run} }
 
-// Close ends the execution, if there is one.
+// Close ends the execution and the session, if there are any.
 func (c *Code) Close() {
 	if c.Exec != nil {
 		c.Exec.Close()
 	}
+	c.session.Close()
 }
 
-// Forget drops an execution whose sandbox was lost, after it was closed.
-func (c *Code) Forget() { c.Exec, c.Tools = nil, nil }
+// Forget drops and closes an execution whose sandbox was lost. A session that a handoff has carried over continues.
+func (c *Code) Forget() {
+	if session := c.Exec.Leave(); session != c.session {
+		session.Close()
+	}
+	c.Exec, c.Tools = nil, nil
+}
 
 // TakeEdited reports whether code has changed messages since the last call.
 func (c *Code) TakeEdited() bool {
@@ -119,7 +126,13 @@ func (c *Code) Execution(ctx context.Context) (*codeexec.Execution, error) {
 	c.Exec.Code.Lines = c.Lines // the limits on log lines apply to the whole run
 	if c.session != nil {
 		c.Exec.Host.Session = c.session
-	} else if err := c.Exec.Host.Session.Restore(c.Saved); err != nil {
+	} else if err := c.Exec.Host.Session.Restore(ctx, c.Saved); err != nil {
+		var busy *membudget.BusyError
+		if errors.As(err, &busy) {
+			c.Exec.Close()
+			c.Exec = nil
+			return nil, err
+		}
 		c.opts.Log.Error(err, "cannot restore the state of the session: the run continues without it", "run", c.run.ID)
 	}
 	if c.Exec.Turn != nil { // nil while no run is under way
@@ -183,8 +196,7 @@ func (c *Code) Leave(ctx context.Context) error {
 	}
 	c.SnapshotContext(ctx)
 	c.edited = c.Exec.TakeEdited() || c.edited
-	c.session = c.Exec.Host.Session
-	c.Exec.Close()
+	c.session = c.Exec.Leave()
 	c.Exec = nil
 	return nil
 }
@@ -211,8 +223,7 @@ func (c *Code) Reach(ctx context.Context, delayed bool) error {
 	}
 	if c.Exec == nil || c.Life.Err() != nil || !c.Exec.Code.HasIsolate() {
 		if c.Life = ctx; c.Exec != nil {
-			c.session = c.Exec.Host.Session
-			c.Exec.Close()
+			c.session = c.Exec.Leave()
 			c.Exec = nil
 		}
 	}

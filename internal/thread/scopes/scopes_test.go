@@ -111,8 +111,8 @@ var _ = Describe("the scopes of state", func() {
 		Expect(backend.fetched.Load()).To(BeZero(), "nothing before the first read")
 		Expect(first.Has(ctx, "a")).To(BeFalse())
 		Expect(first.Loaded()).To(BeTrue())
-		first.Set("a", 1)
-		first.Set("b", 2)
+		first.Set(ctx, "a", 1)
+		first.Set(ctx, "b", 2)
 		Expect(first.Dirty()).To(BeTrue())
 		Expect(first.Keys(ctx)).To(Equal([]string{"a", "b"}))
 		Expect(first.Values(ctx)).To(Equal([]any{1, 2}))
@@ -123,24 +123,24 @@ var _ = Describe("the scopes of state", func() {
 
 	It("merges writes without a fetch with what others wrote meanwhile", Label("STA-03"), func(ctx SpecContext) {
 		before := session()
-		before.Thread.State.Set("list", []any{1})
-		before.Thread.State.Set("old", true)
-		before.Thread.State.Set("kept", "mine")
+		before.Thread.State.Set(ctx, "list", []any{1})
+		before.Thread.State.Set(ctx, "old", true)
+		before.Thread.State.Set(ctx, "kept", "mine")
 		save(ctx, before, true)
 		s := session()
-		s.Thread.State.Set("new", "n")
+		s.Thread.State.Set(ctx, "new", "n")
 		s.Thread.State.Delete("old")
-		Expect(s.Thread.State.Push("list", 2, 0)).To(Succeed())
+		Expect(s.Thread.State.Push(ctx, "list", 2, 0)).To(Succeed())
 		other := session()
-		other.Thread.State.Set("kept", "theirs")
-		Expect(other.Thread.State.Push("list", "other", 0)).To(Succeed())
+		other.Thread.State.Set(ctx, "kept", "theirs")
+		Expect(other.Thread.State.Push(ctx, "list", "other", 0)).To(Succeed())
 		save(ctx, other, true)
 		save(ctx, s, true)
 		Expect(stored(ctx)).To(MatchJSON(`{"list":[1,"other",2],"kept":"theirs","new":"n"}`))
 		Expect(s.Thread.State.Dirty()).To(BeFalse())
 		Expect(s.Save(true).Empty()).To(BeTrue(), "stored values are not stored again")
 		s.Thread.State.Clear()
-		s.Thread.State.Set("only", 1)
+		s.Thread.State.Set(ctx, "only", 1)
 		save(ctx, s, true)
 		Expect(stored(ctx)).To(MatchJSON(`{"only":1}`))
 		Expect(backend.fetched.Load()).To(BeZero())
@@ -149,12 +149,12 @@ var _ = Describe("the scopes of state", func() {
 
 	It("reads its own writes over what is stored", Label("STA-03"), func(ctx SpecContext) {
 		before := session()
-		before.Thread.State.Set("list", []any{"a"})
-		before.Thread.State.Set("gone", 1)
+		before.Thread.State.Set(ctx, "list", []any{"a"})
+		before.Thread.State.Set(ctx, "gone", 1)
 		save(ctx, before, true)
 		s := session().Thread.State
 		s.Delete("gone")
-		Expect(s.Push("list", "b", 0)).To(Succeed())
+		Expect(s.Push(ctx, "list", "b", 0)).To(Succeed())
 		value, ok, err := s.Get(ctx, "list")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ok).To(BeTrue())
@@ -165,34 +165,34 @@ var _ = Describe("the scopes of state", func() {
 	It("keeps the last max entries of a push, and refuses a push to a value that is not an array", Label("STA-04"), func(ctx SpecContext) {
 		s := session()
 		for i := range 5 {
-			Expect(s.Thread.State.Push("unread", i, 3)).To(Succeed())
-			Expect(s.State.Push("session", i, 2)).To(Succeed())
+			Expect(s.Thread.State.Push(ctx, "unread", i, 3)).To(Succeed())
+			Expect(s.State.Push(ctx, "session", i, 2)).To(Succeed())
 		}
 		list, _ := s.State.Get("session")
 		Expect(list).To(Equal([]any{3, 4}))
-		s.State.Set("text", "t")
-		Expect(s.State.Push("text", 1, 0)).To(MatchError(store.ErrNotArray))
-		s.Thread.State.Set("text", "t")
-		Expect(s.Thread.State.Push("text", 1, 0)).To(MatchError(store.ErrNotArray), "it is known without fetching")
+		s.State.Set(ctx, "text", "t")
+		Expect(s.State.Push(ctx, "text", 1, 0)).To(MatchError(store.ErrNotArray))
+		s.Thread.State.Set(ctx, "text", "t")
+		Expect(s.Thread.State.Push(ctx, "text", 1, 0)).To(MatchError(store.ErrNotArray), "it is known without fetching")
 		save(ctx, s, true)
 		Expect(stored(ctx)).To(MatchJSON(`{"unread":[2,3,4],"text":"t"}`))
 
 		blind := session()
-		Expect(blind.Thread.State.Push("text", 1, 0)).To(Succeed(), "it cannot be known yet")
-		blind.Thread.State.Set("more", 1)
+		Expect(blind.Thread.State.Push(ctx, "text", 1, 0)).To(Succeed(), "it cannot be known yet")
+		blind.Thread.State.Set(ctx, "more", 1)
 		save(ctx, blind, true)
 		Expect(stored(ctx)).To(MatchJSON(`{"unread":[2,3,4],"text":"t","more":1}`))
 		Expect(skipped(ctx)).To(ConsistOf(And(HaveField("Reason", store.StateNotArray), HaveField("Key", "text"))))
 		Expect(backend.fetched.Load()).To(BeZero())
 		reader := session().Thread.State
 		Expect(reader.Has(ctx, "text")).To(BeTrue())
-		Expect(reader.Push("text", 1, 0)).To(MatchError(store.ErrNotArray))
+		Expect(reader.Push(ctx, "text", 1, 0)).To(MatchError(store.ErrNotArray))
 	})
 
 	It("does not save values that are too large, and reports them at the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
-		s.Thread.State.Set("big", tooLarge)
-		s.State.Set("big", tooLarge)
+		s.Thread.State.Set(ctx, "big", tooLarge)
+		s.State.Set(ctx, "big", tooLarge)
 		Expect(save(ctx, s, false).State).To(BeNil())
 		Expect(skipped(ctx)).To(BeEmpty(), "it may still become smaller")
 		Expect(s.Thread.State.Dirty()).To(BeTrue())
@@ -206,11 +206,11 @@ var _ = Describe("the scopes of state", func() {
 
 	It("saves values that are small enough again by the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
-		s.Thread.State.Set("big", tooLarge)
-		s.State.Set("big", tooLarge)
+		s.Thread.State.Set(ctx, "big", tooLarge)
+		s.State.Set(ctx, "big", tooLarge)
 		save(ctx, s, false)
-		s.Thread.State.Set("big", "small")
-		s.State.Set("big", "small")
+		s.Thread.State.Set(ctx, "big", "small")
+		s.State.Set(ctx, "big", "small")
 		Expect(string(save(ctx, s, true).State)).To(MatchJSON(`{"big":"small"}`))
 		Expect(stored(ctx)).To(MatchJSON(`{"big":"small"}`))
 		Expect(skipped(ctx)).To(BeEmpty())
@@ -218,9 +218,9 @@ var _ = Describe("the scopes of state", func() {
 
 	It("leaves out values that cannot be serialised", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
-		for _, set := range []func(string, any){s.Thread.State.Set, s.State.Set} {
-			set("fn", func() {})
-			set("ok", 1)
+		for _, set := range []func(context.Context, string, any){s.Thread.State.Set, s.State.Set} {
+			set(ctx, "fn", func() {})
+			set(ctx, "ok", 1)
 		}
 		Expect(string(save(ctx, s, true).State)).To(MatchJSON(`{"ok":1}`))
 		Expect(stored(ctx)).To(MatchJSON(`{"ok":1}`))
@@ -231,10 +231,10 @@ var _ = Describe("the scopes of state", func() {
 
 	It("reports each value that cannot be serialised once, also with saves before the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
-		s.State.Set("fn", func() {})
+		s.State.Set(ctx, "fn", func() {})
 		s.Skip(store.ScopeThread, "loop", "it contains itself")
 		save(ctx, s, false)
-		s.State.Set("more", 1)
+		s.State.Set(ctx, "more", 1)
 		Expect(string(save(ctx, s, false).State)).To(MatchJSON(`{"more":1}`))
 		Expect(save(ctx, s, true).Ops).To(BeEmpty())
 		Expect(skipped(ctx)).To(ConsistOf(
@@ -244,15 +244,15 @@ var _ = Describe("the scopes of state", func() {
 
 	It("restores the state of a session, and has separate state for each request", Label("STA-01"), func(ctx SpecContext) {
 		s := session()
-		s.State.Set("z", 1)
-		s.State.Set("a", "text")
+		s.State.Set(ctx, "z", 1)
+		s.State.Set(ctx, "a", "text")
 		again := session()
-		Expect(again.Restore(save(ctx, s, false).State)).To(Succeed())
+		Expect(again.Restore(ctx, save(ctx, s, false).State)).To(Succeed())
 		Expect(again.State.Entries()).To(Equal([]scopes.Entry{{Key: "z", Value: 1.0}, {Key: "a", Value: "text"}}))
 		Expect(again.Save(false).Empty()).To(BeTrue())
-		Expect(again.Restore([]byte("[1]"))).To(MatchError(ContainSubstring("damaged")))
+		Expect(again.Restore(ctx, []byte("[1]"))).To(MatchError(ContainSubstring("damaged")))
 		one := s.Request()
-		one.Set("k", 1)
+		one.Set(ctx, "k", 1)
 		Expect(s.Request().Has("k")).To(BeFalse())
 		Expect(one.Delete("k")).To(BeTrue())
 		Expect(one.Delete("k")).To(BeFalse())
@@ -264,8 +264,8 @@ var _ = Describe("the scopes of state", func() {
 		release := make(chan struct{})
 		s.WaitUntil(ctx, func(ctx context.Context) error {
 			<-release
-			s.Thread.State.Set("late", true)
-			s.WaitUntil(ctx, func(context.Context) error { s.State.Set("later", true); return nil })
+			s.Thread.State.Set(ctx, "late", true)
+			s.WaitUntil(ctx, func(context.Context) error { s.State.Set(ctx, "later", true); return nil })
 			return errors.New("in the end it failed")
 		})
 		s.WaitUntil(ctx, func(context.Context) error { panic("oh") })
@@ -293,7 +293,7 @@ var _ = Describe("the scopes of state", func() {
 				heard = append(heard, fmt.Sprint("destroyed ", t.ID, " ", i))
 			})
 		}
-		s.Thread.State.Set("pending", 1)
+		s.Thread.State.Set(ctx, "pending", 1)
 		Expect(s.Thread.Destroy(ctx)).To(MatchError(refuse))
 		Expect(heard).To(BeEmpty())
 		Expect(s.Thread.State.Dirty()).To(BeTrue())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	Backend  Backend
 	// Destroy clears the thread (THR-06); nil where that cannot be done.
 	Destroy func(ctx context.Context) error
+	// Memory has what is drawn for the values of session and thread state. Without it there is no limit.
+	Memory *membudget.Account
 	// Encode writes values as JSON; encoding/json's when nil.
 	Encode Encoder
 	Log    logr.Logger
@@ -64,15 +67,27 @@ func New(o Options) *Session {
 		o.Encode = json.Marshal
 	}
 	s := &Session{ID: o.ID, State: NewValues(), encode: o.Encode, log: o.Log, idle: make(chan struct{})}
+	s.State.memory = o.Memory
 	close(s.idle)
-	s.Thread = &Thread{ID: o.ThreadID, State: &ThreadState{backend: o.Backend, encode: o.Encode}, destroy: o.Destroy}
+	s.Thread = &Thread{ID: o.ThreadID, State: &ThreadState{backend: o.Backend, encode: o.Encode, memory: o.Memory}, destroy: o.Destroy}
 	return s
 }
 
+// Close returns the memory of the values of session and thread state. The session is not used any more.
+func (s *Session) Close() {
+	if s != nil {
+		s.State.memory.Close()
+	}
+}
+
 // Restore reads back the state of a run that continues, in the order in which it was written.
-func (s *Session) Restore(data json.RawMessage) error {
+// The memory of the values is drawn before.
+func (s *Session) Restore(ctx context.Context, data json.RawMessage) error {
 	if len(data) == 0 {
 		return nil
+	}
+	if err := s.State.memory.Draw(ctx, membudget.JSONCost(data)); err != nil {
+		return err
 	}
 	s.State.mu.Lock()
 	defer s.State.mu.Unlock()
@@ -81,7 +96,7 @@ func (s *Session) Restore(data json.RawMessage) error {
 		return fmt.Errorf("the session's state is damaged: %w", err)
 	}
 	for i, k := range keys {
-		s.State.table.set(k, values[i])
+		s.State.table.set(k, values[i], nil)
 	}
 	return nil
 }
@@ -206,13 +221,6 @@ func (t *Thread) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// forget drops the loaded and pending state after the state was cleared.
-func (s *ThreadState) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loaded, s.table, s.pending, s.saving = false, table{}, nil, 0
-}
-
 // Save is what must be stored of a session.
 type Save struct {
 	// State is the session's state for store.Run.SessionState; nil leaves the stored state as it is.
@@ -243,15 +251,15 @@ func (s *Session) Save(final bool) *Save {
 	if !dirty {
 		return save
 	}
-	data, skipped := s.encodeState(entries)
+	data, size, skipped := s.encodeState(entries)
 	s.mu.Lock()
 	skipped = slices.DeleteFunc(skipped, func(op *store.SkipState) bool { return s.reported[op.Skipped.Key] })
 	s.mu.Unlock()
-	if len(data) > thread.MaxStateBytes {
+	if size > thread.MaxStateBytes {
 		if final {
 			save.Ops = append(save.Ops, &store.SkipState{RunID: s.ID, Skipped: store.StateSkipped{
-				Scope: store.ScopeSession, Reason: store.ReasonStateTooLarge, Bytes: int64(len(data)), Limit: thread.MaxStateBytes,
-				Message: fmt.Sprintf("session state has %d bytes of JSON, more than the limit of %d, so it was not saved: keep large data in files or the key-value store", len(data), thread.MaxStateBytes),
+				Scope: store.ScopeSession, Reason: store.ReasonStateTooLarge, Bytes: size, Limit: thread.MaxStateBytes,
+				Message: fmt.Sprintf("session state has %d bytes of JSON, more than the limit of %d, so it was not saved: keep large data in files or the key-value store", size, thread.MaxStateBytes),
 			}})
 		}
 		return save
@@ -288,9 +296,15 @@ func (s *Save) Done() {
 	}
 }
 
-// encodeState writes the session's state as one object. It leaves out values that cannot be encoded.
-func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.SkipState) {
-	object = []byte{'{'}
+// encodeState writes the session's state as one object, and returns its size. It leaves out values that cannot be encoded. The object
+// is not whole when it is too large to be saved.
+func (s *Session) encodeState(entries []Entry) (object []byte, size int64, skipped []*store.SkipState) {
+	object, size = []byte{'{'}, 1
+	add := func(b []byte) {
+		if size += int64(len(b)); size <= thread.MaxStateBytes {
+			object = append(object, b...)
+		}
+	}
 	for _, e := range entries {
 		data, err := s.encode(e.Value)
 		if err == nil && !json.Valid(data) {
@@ -301,10 +315,13 @@ func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.
 			continue
 		}
 		key, _ := json.Marshal(e.Key) // marshalling a string cannot fail
-		if len(object) > 1 {
-			object = append(object, ',')
+		if size > 1 {
+			add([]byte{','})
 		}
-		object = append(append(append(object, key...), ':'), data...)
+		add(key)
+		add([]byte{':'})
+		add(data)
 	}
-	return append(object, '}'), skipped
+	add([]byte{'}'})
+	return object, size, skipped
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -23,20 +23,13 @@ var _ Backend = (*thread.State)(nil)
 type ThreadState struct {
 	backend Backend
 	encode  Encoder
+	memory  *membudget.Account
 
 	mu      sync.Mutex
 	loaded  bool
 	table   table
-	pending []change
-	saving  int // how many of pending the current save includes
-}
-
-// change is a write that is not stored yet.
-type change struct {
-	verb  store.StateVerb
-	key   string
-	value any
-	max   int
+	pending changes
+	encoded int64 // drawn for the JSON of the current save
 }
 
 // Encoder writes a value as JSON.
@@ -53,7 +46,7 @@ func (s *ThreadState) Loaded() bool {
 func (s *ThreadState) Dirty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.pending) > 0
+	return s.pending.count > 0
 }
 
 // load fetches the state once, and applies the pending changes to it. The caller holds mu.
@@ -61,43 +54,65 @@ func (s *ThreadState) load(ctx context.Context) error {
 	if s.loaded {
 		return nil
 	}
+	if err := s.memory.Draw(ctx, thread.MaxStateBytes); err != nil {
+		return err
+	}
+	defer s.memory.Return(thread.MaxStateBytes) // what is kept of it is drawn by itself
 	page, err := s.backend.StateEntries(ctx, store.StateQuery{})
 	if err != nil {
 		return fmt.Errorf("load the thread's state: %w", err)
 	}
 	t := table{}
 	for _, e := range page.Entries {
-		var v any
-		if err := json.Unmarshal(e.Value, &v); err != nil {
-			return fmt.Errorf("the thread's state is damaged at %q: %w", e.Key, err)
+		if err := s.read(ctx, &t, e); err != nil {
+			t.clear()
+			return err
 		}
-		t.set(e.Key, v)
 	}
 	s.table, s.loaded = t, true
-	for _, c := range s.pending {
-		_ = s.apply(c) // a push may meet a value that is not an array: saving skips it and reports that
+	for _, c := range s.pending.all() {
+		_ = s.apply(*c) // a push may meet a value that is not an array: saving skips it and reports that
 	}
+	return nil
+}
+
+// read adds an entry to a table. It draws the memory of the value before it decodes it.
+func (s *ThreadState) read(ctx context.Context, t *table, e store.StateEntry) error {
+	cost := membudget.JSONCost(e.Value)
+	if err := s.memory.Draw(ctx, cost); err != nil {
+		return err
+	}
+	h := heldBy(s.memory, cost)
+	defer h.drop()
+	var v any
+	if err := json.Unmarshal(e.Value, &v); err != nil {
+		return fmt.Errorf("the thread's state is damaged at %q: %w", e.Key, err)
+	}
+	t.set(e.Key, v, h)
 	return nil
 }
 
 func (s *ThreadState) apply(c change) error {
 	switch c.verb {
 	case store.StateSet:
-		s.table.set(c.key, c.value)
+		s.table.set(c.key, c.value, c.held)
 	case store.StateDelete:
 		s.table.remove(c.key)
 	case store.StateClear:
-		s.table = table{}
+		s.table.clear()
 	case store.StatePush:
-		return s.table.push(c.key, c.value, c.max)
+		return s.table.push(c.key, c.value, c.max, c.held)
 	}
 	return nil
 }
 
-// write records a change for saving. When the state is loaded, it also applies the change at once.
-func (s *ThreadState) write(c change) error {
+// write records a change for saving. When the state is loaded, it also applies the change at once. What the account of ctx has drawn
+// belongs to the state from then on.
+func (s *ThreadState) write(ctx context.Context, c change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.held = take(ctx, s.memory)
+	defer c.held.drop()
 	if s.loaded {
 		if err := s.apply(c); err != nil {
 			return err
@@ -107,28 +122,18 @@ func (s *ThreadState) write(c change) error {
 			return err
 		}
 	}
-	switch c.verb { // changes being saved stay, because they apply again if the save fails
-	case store.StateClear:
-		s.pending = s.pending[:s.saving]
-	case store.StateSet, store.StateDelete:
-		s.pending = slices.Concat(s.pending[:s.saving], slices.DeleteFunc(slices.Clone(s.pending[s.saving:]), func(p change) bool { return p.key == c.key && p.verb != store.StateClear }))
-	}
-	s.pending = append(s.pending, c)
+	s.pending.add(c)
 	return nil
 }
 
 // checkPush refuses a push that is known to fail without a fetch: the key was just set to something else.
 func (s *ThreadState) checkPush(key string) error {
-	for _, c := range slices.Backward(s.pending) {
-		switch {
-		case c.verb == store.StateClear, c.key == key && c.verb != store.StateSet:
-			return nil
-		case c.key == key:
-			if _, ok := elements(c.value); !ok {
-				return fmt.Errorf("push to %q: %w", key, store.ErrNotArray)
-			}
-			return nil
-		}
+	c := s.pending.latest(key)
+	if c == nil || c.verb != store.StateSet {
+		return nil
+	}
+	if _, ok := elements(c.value); !ok {
+		return fmt.Errorf("push to %q: %w", key, store.ErrNotArray)
 	}
 	return nil
 }
@@ -150,24 +155,25 @@ func (s *ThreadState) Has(ctx context.Context, key string) (bool, error) {
 	return ok, err
 }
 
-// Set stores a value under a key. It fetches nothing.
-func (s *ThreadState) Set(key string, value any) {
-	_ = s.write(change{verb: store.StateSet, key: key, value: value}) // only a push can fail
+// Set stores a value under a key. It fetches nothing. What the account of ctx has drawn for the value belongs to the session from then
+// on.
+func (s *ThreadState) Set(ctx context.Context, key string, value any) {
+	_ = s.write(ctx, change{verb: store.StateSet, key: key, value: value}) // only a push can fail
 }
 
 // Delete removes a key. It fetches nothing.
 func (s *ThreadState) Delete(key string) {
-	_ = s.write(change{verb: store.StateDelete, key: key})
+	_ = s.write(context.Background(), change{verb: store.StateDelete, key: key})
 }
 
 // Clear removes all keys. It fetches nothing.
-func (s *ThreadState) Clear() { _ = s.write(change{verb: store.StateClear}) }
+func (s *ThreadState) Clear() { _ = s.write(context.Background(), change{verb: store.StateClear}) }
 
 // Push appends to the array under a key, which it creates when missing, and keeps the last max elements, all when max
 // is 0. It fetches nothing. It returns store.ErrNotArray when the value is known to be something else (STA-04). When
-// that is only found while saving, the push is skipped and logged.
-func (s *ThreadState) Push(key string, value any, max int) error {
-	return s.write(change{verb: store.StatePush, key: key, value: value, max: max})
+// that is only found while saving, the push is skipped and logged. Memory is as in Set.
+func (s *ThreadState) Push(ctx context.Context, key string, value any, max int) error {
+	return s.write(ctx, change{verb: store.StatePush, key: key, value: value, max: max})
 }
 
 // Entries returns all entries in the order in which their keys were first set.
@@ -207,16 +213,19 @@ func (s *ThreadState) Size(ctx context.Context) (int, error) {
 }
 
 // save returns the operations that store the pending changes; nil when there are none. quiet is for saves before the
-// end of the run: a state that is too large then may still become smaller.
+// end of the run: a state that is too large then may still become smaller. merge is not among the operations when it is known without
+// the store that the state is too large.
 func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, ops []store.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saving = len(s.pending)
-	if s.saving == 0 {
+	s.returnEncoded()
+	s.pending.mark(true)
+	if s.pending.count == 0 {
 		return nil, nil
 	}
 	merge = &store.MergeState{RunID: runID, MaxBytes: thread.MaxStateBytes, Quiet: quiet}
-	for _, c := range s.pending {
+	least := int64(0) // how large the state is at least
+	for _, c := range s.pending.all() {
 		stored := store.StateChange{Verb: c.verb, Key: c.key, Max: c.max}
 		if c.verb == store.StateSet || c.verb == store.StatePush {
 			data, err := s.encode(c.value)
@@ -227,6 +236,14 @@ func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, o
 				ops = append(ops, notSerializable(runID, store.ScopeThread, c.key, err))
 				continue
 			}
+			size := int64(len(data))
+			if c.verb == store.StateSet && s.pending.latest(c.key) == c {
+				least += size
+			}
+			if least > thread.MaxStateBytes || s.memory.TryDraw(size) != nil {
+				return s.tooLarge(merge, ops, max(least, s.encoded+size))
+			}
+			s.encoded += size
 			stored.Value = data
 		}
 		if checked, err := thread.CheckStateChange(stored); err != nil {
@@ -238,14 +255,43 @@ func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, o
 	return merge, append([]store.Op{merge}, ops...)
 }
 
+// tooLarge returns the operations for changes that cannot be stored, because their JSON alone has too many bytes.
+func (s *ThreadState) tooLarge(merge *store.MergeState, ops []store.Op, bytes int64) (*store.MergeState, []store.Op) {
+	s.returnEncoded()
+	merge.Changes = nil
+	if merge.Quiet {
+		return merge, nil
+	}
+	return merge, append(ops, &store.SkipState{RunID: merge.RunID, Skipped: store.StateSkipped{
+		Scope: store.ScopeThread, Reason: store.ReasonStateTooLarge, Bytes: bytes, Limit: merge.MaxBytes,
+		Message: fmt.Sprintf("the changes of thread state have %d bytes of JSON or more, and the limit of the state is %d, so they were not saved: keep large data in files or the key-value store", bytes, merge.MaxBytes),
+	}})
+}
+
+// returnEncoded returns the memory of the JSON of the last save. The caller holds mu.
+func (s *ThreadState) returnEncoded() {
+	s.memory.Return(s.encoded)
+	s.encoded = 0
+}
+
 // dropSaved drops the changes that are stored. A state that was too large keeps its changes until the end of the run.
 func (s *ThreadState) dropSaved(m *store.MergeState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.returnEncoded()
 	if m.Persisted || !m.Quiet {
-		s.pending = slices.Clone(s.pending[s.saving:])
+		s.pending.removeAll(isSaved)
 	}
-	s.saving = 0
+	s.pending.mark(false)
+}
+
+// forget drops the loaded and pending state after the state was cleared.
+func (s *ThreadState) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.clear()
+	s.pending.removeAll(isAny)
+	s.loaded = false
 }
 
 func notSerializable(runID string, scope store.StateScope, key string, err error) *store.SkipState {

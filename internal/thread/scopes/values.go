@@ -5,11 +5,13 @@
 package scopes
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -22,6 +24,8 @@ type Entry struct {
 // Values is the state of a scope in memory: keys in the order in which they were first set, with the values as given.
 // It is safe for concurrent use.
 type Values struct {
+	memory *membudget.Account
+
 	mu    sync.Mutex
 	table table
 	// writes counts the changes, saved those that are stored.
@@ -45,11 +49,13 @@ func (v *Values) Has(key string) bool {
 	return ok
 }
 
-// Set stores a value under a key.
-func (v *Values) Set(key string, value any) {
+// Set stores a value under a key. What the account of ctx has drawn for the value belongs to the session from then on.
+func (v *Values) Set(ctx context.Context, key string, value any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.table.set(key, value)
+	h := take(ctx, v.memory)
+	defer h.drop()
+	v.table.set(key, value, h)
 	v.writes++
 }
 
@@ -69,16 +75,18 @@ func (v *Values) Clear() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.writes++
-	v.table = table{}
+	v.table.clear()
 }
 
 // Push appends to the array under a key, which it creates when missing, and keeps the last max elements, all when max
-// is 0. It returns store.ErrNotArray when the value is something else (STA-04).
-func (v *Values) Push(key string, value any, max int) error {
+// is 0. It returns store.ErrNotArray when the value is something else (STA-04). Memory is as in Set.
+func (v *Values) Push(ctx context.Context, key string, value any, max int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	h := take(ctx, v.memory)
+	defer h.drop()
 	v.writes++
-	return v.table.push(key, value, max)
+	return v.table.push(key, value, max, h)
 }
 
 // Keys returns the keys in the order in which they were first set.
@@ -115,11 +123,26 @@ func (v *Values) Size() int {
 type table struct {
 	keys   []string
 	values map[string]any
+	kept   map[string]*kept
 }
 
-func (t *table) set(key string, value any) {
+func (t *table) set(key string, value any, h *held) {
+	t.put(key, value)
+	t.kept[key].drop()
+	t.kept[key] = &kept{set: h.keep()}
+}
+
+// clear removes all keys.
+func (t *table) clear() {
+	for _, k := range t.kept {
+		k.drop()
+	}
+	*t = table{}
+}
+
+func (t *table) put(key string, value any) {
 	if t.values == nil {
-		t.values = map[string]any{}
+		t.values, t.kept = map[string]any{}, map[string]*kept{}
 	}
 	if _, there := t.values[key]; !there {
 		t.keys = append(t.keys, key)
@@ -132,13 +155,15 @@ func (t *table) remove(key string) bool {
 		return false
 	}
 	delete(t.values, key)
+	t.kept[key].drop()
+	delete(t.kept, key)
 	i := slices.Index(t.keys, key)
 	t.keys = slices.Delete(t.keys, i, i+1)
 	return true
 }
 
 // push creates a new array, so that holders of the old one see no change.
-func (t *table) push(key string, value any, max int) error {
+func (t *table) push(key string, value any, max int, h *held) error {
 	var list []any
 	if old, there := t.values[key]; there {
 		var ok bool
@@ -147,10 +172,17 @@ func (t *table) push(key string, value any, max int) error {
 		}
 	}
 	list = append(slices.Clip(list), value)
-	if max > 0 && len(list) > max {
-		list = slices.Clone(list[len(list)-max:])
+	t.put(key, list)
+	k := t.kept[key]
+	if k == nil {
+		k = &kept{}
+		t.kept[key] = k
 	}
-	t.set(key, list)
+	k.pushed = append(k.pushed, h.keep())
+	if gone := len(list) - max; max > 0 && gone > 0 {
+		t.values[key] = slices.Clone(list[gone:])
+		k.first(gone, len(list))
+	}
 	return nil
 }
 

@@ -38,13 +38,13 @@ func (c *stateCall) entryKey() (*scopes.Session, string, error) {
 	return s, key, err
 }
 
-func sessionSet(_ context.Context, c *stateCall) (any, error) {
+func sessionSet(ctx context.Context, c *stateCall) (any, error) {
 	s, key, err := c.entryKey()
 	if err != nil {
 		return nil, err
 	}
 	if !c.skips(s, store.ScopeSession, key) {
-		s.State.Set(key, c.value(1))
+		s.State.Set(ctx, key, c.value(1))
 	}
 	return nil, nil
 }
@@ -140,13 +140,13 @@ func threadHas(ctx context.Context, c *stateCall) (any, error) {
 	return s.Thread.State.Has(ctx, key)
 }
 
-func threadSet(_ context.Context, c *stateCall) (any, error) {
+func threadSet(ctx context.Context, c *stateCall) (any, error) {
 	s, key, err := c.entryKey()
 	if err != nil {
 		return nil, err
 	}
 	if !c.skips(s, store.ScopeThread, key) {
-		s.Thread.State.Set(key, c.value(1))
+		s.Thread.State.Set(ctx, key, c.value(1))
 	}
 	return nil, nil
 }
@@ -169,7 +169,7 @@ func threadClear(_ context.Context, c *stateCall) (any, error) {
 	return nil, nil
 }
 
-func threadPush(_ context.Context, c *stateCall) (any, error) {
+func threadPush(ctx context.Context, c *stateCall) (any, error) {
 	s, key, err := c.entryKey()
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func threadPush(_ context.Context, c *stateCall) (any, error) {
 	if c.skips(s, store.ScopeThread, key) {
 		return nil, nil
 	}
-	return nil, s.Thread.State.Push(key, c.value(1), limit)
+	return nil, s.Thread.State.Push(ctx, key, c.value(1), limit)
 }
 
 func threadEntries(ctx context.Context, c *stateCall) (any, error) {
