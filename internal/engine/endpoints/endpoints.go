@@ -63,7 +63,7 @@ type Answer interface {
 type Error struct {
 	Endpoint string // the name of the ThreadEndpoint object
 	Message  string
-	// Timeout reports that the code took too long. Lost reports that its sandbox went away, so a retry may help.
+	// Timeout reports that the code took too long. Lost reports that its sandbox went away or was busy, so a retry may help.
 	Timeout, Lost bool
 }
 
@@ -249,6 +249,8 @@ func (e *Service) failureOf(ctx context.Context, x *codeexec.Execution, ep *defi
 	var gone *sandbox.IsolateGoneError
 	var thrown *sandbox.Error
 	switch {
+	case errors.Is(err, sandbox.ErrBusy): // nothing has run
+		out.Lost, out.Message = true, err.Error()
 	case errors.Is(err, codeexec.ErrTimeout):
 		out.Timeout, out.Message = true, err.Error()
 	case errors.As(err, &gone):
