@@ -84,6 +84,17 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Entry("PUT", "PUT", "update"), Entry("PATCH", "PATCH", "patch"), Entry("DELETE", "DELETE", "delete"),
 	)
 
+	It("send one byte for each character of a header, also to a repeat", func() {
+		e.engine.endpoint = func(_ context.Context, _ endpoints.Request, to endpoints.Answer) error {
+			return to.Head("report", 200, [][2]string{{"x-name", "Müller"}, {"x-utf8", "Å\u0081ukasz"}})
+		}
+		for range 2 {
+			resp, _ := e.do("POST", at("hello", "/endpoints/x"), strings.NewReader("{}"), "Idempotency-Key", "bytes")
+			Expect(resp.Header.Get("X-Name")).To(Equal("M\xfcller"))
+			Expect(resp.Header.Get("X-Utf8")).To(Equal("Łukasz"))
+		}
+	})
+
 	It("give the answer as the code made it, but for what would speak for the API", func() {
 		answer(418, [][2]string{{"content-type", "text/html"}, {"x-b", "2"}, {"set-cookie", "a=1"}, {"connection", "close"}, {"content-length", "1"}, {"access-control-allow-origin", "*"},
 			{"content-security-policy", "default-src 'none'"}, {"bad name", "x"}, {"Www-Authenticate", "Basic"}, {"Transfer-Encoding", "chunked"}}, "<b>", "tea</b>")

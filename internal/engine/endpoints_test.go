@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/endpoint/headers"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/endpoints"
@@ -302,6 +303,21 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		rest(ctx, w, id)
 		id = makeThread(ctx, w, "nobody")
 		Expect(get(ctx).body()).To(MatchJSON(`[null,0]`))
+	})
+
+	It("see one character for each byte of a header, and can answer with them", func(ctx SpecContext) {
+		put(`export default defineThreadEndpoint((request) => {
+  const text = request.headers.get('x-name');
+  const bytes = Uint8Array.from(text, (c) => c.charCodeAt(0));
+  return Response.json([text, new TextDecoder().decode(bytes)], { headers: { 'x-name': text } });
+});`)
+		for sent, seen := range map[string]string{"M\xfcller": `["Müller","M\ufffdller"]`, "Łukasz": `["Å\u0081ukasz","Łukasz"]`} {
+			a, err := ask(ctx, "GET", "", func(r *endpoints.Request) { r.Headers = [][2]string{{"x-name", sent}} })
+			Expect(err).NotTo(HaveOccurred())
+			Expect(a.status).To(Equal(200))
+			Expect(a.body()).To(MatchJSON(seen))
+			Expect(headers.Bytes(a.headers["x-name"])).To(Equal(sent))
+		}
 	})
 
 	It("that are not there are told from methods that are not", func(ctx SpecContext) {

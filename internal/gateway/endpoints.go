@@ -172,10 +172,11 @@ type endpointAnswer struct {
 // Head implements endpoints.Answer.
 func (a *endpointAnswer) Head(endpoint string, status int, list [][2]string) error {
 	h := a.request.answer.Header()
+	hide := func(text string) string { return a.server.opts.Secrets.Text(a.request.gateway.Namespace, text) }
 	for _, pair := range list {
 		name := http.CanonicalHeaderKey(pair[0])
 		if headers.InAnswer(name) && !slices.Contains(ownAnswer, name) {
-			h.Set(name, a.server.opts.Secrets.Text(a.request.gateway.Namespace, pair[1]))
+			h.Set(name, headers.Answer(pair[1], hide))
 		}
 	}
 	a.mute = a.request.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified

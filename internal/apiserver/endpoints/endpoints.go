@@ -106,9 +106,10 @@ type endpointAnswer struct {
 func (a *endpointAnswer) Head(endpoint string, status int, list [][2]string) error {
 	c := a.call
 	h := c.Response.Header()
+	hide := func(text string) string { return c.Secrets.Text(c.Namespace, text) }
 	for _, pair := range list {
 		if headers.InAnswer(pair[0]) {
-			h.Set(pair[0], c.Secrets.Text(c.Namespace, pair[1]))
+			h.Set(pair[0], headers.Answer(pair[1], hide))
 		}
 	}
 	a.mute = c.Request.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified

@@ -22,6 +22,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver/call"
 	"github.com/skein-dev/skein/internal/apiserver/status"
+	"github.com/skein-dev/skein/internal/endpoint/headers"
 )
 
 // Writes with an idempotency key (MSG-10) store two things: the results of their transactions, in those same
@@ -123,10 +124,11 @@ func (rs *repeats) serve(c *call.Call, r Route, key string, h call.Handler) erro
 	if w.code < 300 {
 		keep, cancel := keepContext(c.Request)
 		defer cancel()
-		given := answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()}
+		given := answer{Code: w.code, ContentType: headers.Text(w.Header().Get("Content-Type")), Body: w.body.Bytes()}
 		if r.Foreign {
 			given.Headers = maps.Clone(w.Header())
 			maps.DeleteFunc(given.Headers, func(name string, values []string) bool { return slices.Equal(before[name], values) })
+			given.Headers = eachValue(given.Headers, headers.Text)
 		}
 		data, err := json.Marshal(given)
 		fingerprint := body.sumWhole()
@@ -144,15 +146,26 @@ func (rs *repeats) serve(c *call.Call, r Route, key string, h call.Handler) erro
 	return nil
 }
 
+// eachValue returns headers with changed values. Stored headers have a character for each byte, since JSON has no other bytes than UTF-8.
+func eachValue(in http.Header, change func(string) string) http.Header {
+	out := make(http.Header, len(in))
+	for name, values := range in {
+		for _, v := range values {
+			out[name] = append(out[name], change(v))
+		}
+	}
+	return out
+}
+
 // replay sends a stored answer again.
 func replay(c *call.Call, kept json.RawMessage) error {
 	var a answer
 	if err := json.Unmarshal(kept, &a); err != nil {
 		return fmt.Errorf("the answer stored under an idempotency key is damaged: %w", err)
 	}
-	maps.Copy(c.Response.Header(), a.Headers)
+	maps.Copy(c.Response.Header(), eachValue(a.Headers, headers.Bytes))
 	if a.ContentType != "" {
-		c.Response.Header().Set("Content-Type", a.ContentType)
+		c.Response.Header().Set("Content-Type", headers.Bytes(a.ContentType))
 	}
 	c.Response.Header().Set(runtimev1.HeaderIdempotentReplayed, "true")
 	c.Response.WriteHeader(a.Code)

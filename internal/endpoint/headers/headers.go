@@ -23,7 +23,7 @@ var privateHeaders = map[string]bool{
 
 var privatePrefixes = []string{"Proxy-", "X-Remote-", "Impersonate-", "X-Forwarded-", "Sec-Websocket-"}
 
-// OfRequest returns the headers of a request that code may see.
+// OfRequest returns the headers of a request that code may see, with the bytes of their values. Code sees them as Text.
 func OfRequest(in http.Header) [][2]string {
 	drop := map[string]bool{}
 	for _, list := range in["Connection"] { // it may name further headers of the connection
@@ -69,6 +69,10 @@ func isToken(s string) bool {
 	})
 }
 
+// Answer returns the value of a header of an answer as it is sent. hide removes secrets: from the text that code has set, and from what
+// its bytes are as UTF-8.
+func Answer(text string, hide func(string) string) string { return hide(Bytes(hide(text))) }
+
 // Guard keeps a browser from treating the output of code as a page of the API itself.
 func Guard(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -77,4 +81,27 @@ func Guard(h http.Header) {
 
 func hasPrefix(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// Text returns the value of a header as code sees it: one character for each byte, as in browsers. HTTP does not say in which encoding
+// the bytes are.
+func Text(value string) string {
+	text := make([]rune, len(value))
+	for i := range len(value) {
+		text[i] = rune(value[i])
+	}
+	return string(text)
+}
+
+// Bytes returns the value of a header as it is sent: one byte for each character of what code has set. Text with other characters than
+// those of Text stays as it is.
+func Bytes(text string) string {
+	value := make([]byte, 0, len(text))
+	for _, r := range text {
+		if r > 0xFF {
+			return text
+		}
+		value = append(value, byte(r))
+	}
+	return string(value)
 }

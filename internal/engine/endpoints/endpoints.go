@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/endpoint/headers"
 	"github.com/skein-dev/skein/internal/engine/cancelcause"
 	"github.com/skein-dev/skein/internal/engine/codeexec"
 	"github.com/skein-dev/skein/internal/engine/definition"
@@ -38,7 +39,8 @@ type Request struct {
 	// Path is the path below the thread's endpoints, split into segments.
 	Path []string
 	// URL is the full URL.
-	URL     string
+	URL string
+	// Headers are names in lower case, and values in the bytes in which they came.
 	Headers [][2]string
 	Body    []byte // at most MaxRequest
 	// User is the name of the user who sends the request.
@@ -54,7 +56,8 @@ type Request struct {
 // Answer receives the answer of an endpoint: Head once, then the body in pieces. An error that they return
 // ends the code. They are not called after Serve has returned.
 type Answer interface {
-	// Head begins the answer. endpoint is the name of the ThreadEndpoint object.
+	// Head begins the answer. endpoint is the name of the ThreadEndpoint object. The values of headers are texts, of which each character
+	// is a byte.
 	Head(endpoint string, status int, headers [][2]string) error
 	Write(piece []byte) error
 }
@@ -198,9 +201,9 @@ func (e *Service) run(ctx context.Context, x *codeexec.Execution, ep *definition
 
 // value returns the request in the form in which it crosses into the sandbox.
 func (r *Request) value(ep *definition.Endpoint) map[string]any {
-	headers := make([]any, len(r.Headers))
+	list := make([]any, len(r.Headers))
 	for i, h := range r.Headers {
-		headers[i] = []any{h[0], h[1]}
+		list[i] = []any{h[0], headers.Text(h[1])}
 	}
 	params := make(map[string]any, len(ep.Params))
 	for name, v := range ep.Params {
@@ -210,7 +213,7 @@ func (r *Request) value(ep *definition.Endpoint) map[string]any {
 	if body == nil {
 		body = []byte{}
 	}
-	return map[string]any{"method": r.Method, "url": r.URL, "headers": headers, "body": body, "params": params, "user": r.User}
+	return map[string]any{"method": r.Method, "url": r.URL, "headers": list, "body": body, "params": params, "user": r.User}
 }
 
 // save stores what the code has changed in the thread's state so far.
