@@ -334,6 +334,35 @@ var _ = Describe("Firings by hand", Label("EFF-08"), func() {
 		Expect(port.List(ctx, row, "")).To(BeEmpty())
 	})
 
+	It("are no firing of its own time for an effect whose status could not be written at once", Label("EFF-04"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.thread(ctx)
+		w.declare(ctx, once(time.Minute), forThread)
+		w.settle(ctx)
+		tick := Get(ctx, w.Env, &skeinv1.Effect{ObjectMeta: Meta("tick")})
+		for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} { // two statuses, and the next waits
+			w.SetReady(ctx, tick, &tick.Status.Conditions, status, skeinv1.ReasonReady, "")
+			w.settle(ctx)
+		}
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
+		w.settle(ctx)
+		Expect(w.s.Status.Phase).To(Equal("Pending"))
+		w.pass(ctx, time.Minute)
+		Expect(w.fired(ctx)).To(Equal([]string{"0s manual pending", "1m0s schedule pending"}))
+	})
+
+	It("are no firing of its own time for an effect that was restored without its status", Label("EFF-04"), func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.thread(ctx)
+		w.declare(ctx, once(time.Minute), forThread)
+		w.ask(ctx, skeinv1.AnnotationRunAt, at(0))
+		w.settle(ctx)
+		w.s.Status = skeinv1.ScheduledEffectStatus{}
+		Expect(w.Client.Status().Update(ctx, w.s)).To(Succeed())
+		w.pass(ctx, time.Minute)
+		Expect(w.fired(ctx)).To(ConsistOf("0s manual pending", HavePrefix("1m0s ")))
+	})
+
 	It("fire nothing again that the history has forgotten", Label("EFF-04"), func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.declare(ctx, func(s *skeinv1.ScheduledEffect) { s.Spec.SuccessfulHistoryLimit = ptr.To(int32(1)) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,14 +49,16 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	}
 	// It is tracked before it is read, so that no end of the handler is missed.
 	r.notifications.Track(string(s.object.UID), s.req)
-	// It has one firing, whatever has become of its thread meanwhile.
-	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: 1, Brief: true})
+	// It has one firing, whatever has become of its thread meanwhile. Those by hand are others: an object may have lost the status that
+	// tells of them.
+	all, err := r.Store.Firings(ctx, store.FiringQuery{EffectID: string(s.object.UID), Limit: recentFirings, Brief: true})
 	if err != nil {
 		return true, fmt.Errorf("read the firing: %w", err)
 	}
+	own := slices.IndexFunc(all, func(f store.Firing) bool { return f.Origin != store.OriginManual })
 	switch {
-	case len(all) > 0:
-		s.sawFiring(&all[0])
+	case own >= 0:
+		s.sawFiring(&all[own])
 	case s.object.Status.FiredAt != 0: // the firing was purged with the thread that it was for
 		s.lost, s.next = true, ttl(s.object)
 	default:

@@ -19,10 +19,11 @@ import (
 
 // oneTime reports whether an object is an effect that fires once for one thread, without policies of its own.
 // Everything else has a schedule in the store, which may be one of a single time, and keeps it when an edit takes its
-// policies away.
+// policies away. The status says so: the phase, which may be written later, or the answers to requests by hand, which are
+// written before the requests are removed.
 func oneTime(o *skeinv1.ScheduledEffect) bool {
 	s := &o.Spec
-	if len(s.Schedules) > 0 || s.Effect == "" || s.ThreadRef == nil || slices.Contains(schedulePhases, o.Status.Phase) {
+	if len(s.Schedules) > 0 || s.Effect == "" || s.ThreadRef == nil || slices.Contains(schedulePhases, o.Status.Phase) || len(o.Status.Requests) > 0 {
 		return false
 	}
 	return !wasAsked(o) && !s.Suspend && s.Jitter == nil && s.StartingDeadlineSeconds == nil && s.Retry == nil && s.Timeout == nil
