@@ -208,7 +208,7 @@ var _ = Describe("Firings of effects", func() {
 		f := fireEffect(ctx, w, id, "held", nil)
 		begun(ctx, id, "1")
 		stop()
-		Expect(firing(ctx, f)).To(HaveValue(And(HaveField("Status", store.FiringPending), HaveField("Attempts", 0), HaveField("StartedAt", BeZero()))))
+		Expect(firing(ctx, f)).To(HaveValue(And(HaveField("Status", store.FiringPending), HaveField("Attempts", 0), HaveField("StartedAt", Not(BeZero())))), "it had begun, so it is not late")
 		start(w)
 		begun(ctx, id, "2")
 		set(ctx, id, "go")

@@ -209,8 +209,9 @@ type FiringStore interface {
 	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...FiringKey) ([]Firing, error)
 	// RenewFirings extends claims by ttl, and returns those that are lost.
 	RenewFirings(ctx context.Context, ttl time.Duration, claims []FiringClaim) (lost []FiringKey, err error)
-	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count.
-	ReleaseFirings(ctx context.Context, owner string) error
+	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count. Those in begun, which had begun
+	// nevertheless, are not late any more.
+	ReleaseFirings(ctx context.Context, owner string, begun ...FiringKey) error
 	// FinishFiring records the outcome of an attempt. It returns ErrFiringLost when the claim is lost.
 	FinishFiring(ctx context.Context, end FiringEnd) error
 	// WaitFiring records what a claimed firing waits for before its handler begins; "" when it does not wait any more. The claim stays. It

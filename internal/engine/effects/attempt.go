@@ -34,8 +34,11 @@ func (w *Worker) attempt(ctx context.Context, c *Call) (err error) {
 		return err
 	}
 	waits := w.newWaits(ctx, f)
-	defer waits.end()
-	c.Waits = waits.tell
+	defer func() {
+		waits.end()
+		c.begun = c.begun || waits.begun
+	}()
+	c.Waits, c.begun = waits.tell, f.StartedAt != 0 || !target.needsSandbox()
 	if target.Timeout > 0 && !target.needsSandbox() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, target.Timeout, errTimeout)

@@ -56,6 +56,8 @@ type Call struct {
 	HookDepth int
 	// Log receives what the code writes if the firing has no thread with a log.
 	Log *Log
+
+	begun bool // this attempt or an earlier one had begun
 }
 
 // Log is what the code of a firing without a thread wrote, up to MaxLog bytes.

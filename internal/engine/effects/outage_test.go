@@ -28,7 +28,7 @@ func (s *lost) DueFirings(context.Context, string, int) (*store.DueSearch, error
 	return nil, store.ErrUnavailable
 }
 
-func (s *lost) ReleaseFirings(context.Context, string) error { return nil }
+func (s *lost) ReleaseFirings(context.Context, string, ...store.FiringKey) error { return nil }
 
 // TestOutage covers EFF-04: while the store is away, notifications do not add up to looks that all repeat.
 func TestOutage(t *testing.T) {

@@ -46,8 +46,9 @@ func (w *Worker) outcome(f *store.Firing, target Target, err error) store.Firing
 		end.Error = final.Error()
 	case errors.As(err, &wait), errors.As(err, &notReady):
 		end.Status, end.Waiting, end.RetryAfter, end.Error = store.FiringPending, err.Error(), w.wait(f), f.Error
+		end.Began = f.StartedAt != 0 // an earlier attempt had
 	case errors.As(err, &cut), errors.Is(err, store.ErrUnavailable):
-		end.Status, end.Waiting, end.RetryAfter, end.Error, end.Began = store.FiringPending, err.Error(), w.wait(f), f.Error, cut != nil
+		end.Status, end.Waiting, end.RetryAfter, end.Error, end.Began = store.FiringPending, err.Error(), w.wait(f), f.Error, cut != nil || f.StartedAt != 0
 	case errors.As(err, &service):
 		policy := w.opts.Retry
 		if target.Retry != nil {

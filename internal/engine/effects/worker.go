@@ -48,9 +48,10 @@ type Worker struct {
 	done   chan struct{} // a slot became free
 	check  chan struct{} // a claim of suspects may be lost
 
-	mu       sync.Mutex // guards running and suspects
+	mu       sync.Mutex // guards running, suspects and begun
 	running  map[store.FiringKey]*claim
 	suspects map[store.FiringKey]struct{} // running firings that may have been canceled
+	begun    []store.FiringKey            // firings that had begun when the shutdown cut them off
 	group    sync.WaitGroup
 
 	claiming sync.Mutex // held while firings are claimed; guards what follows
@@ -149,7 +150,10 @@ const releaseTime = 2 * time.Second
 func (w *Worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	if err := w.store.ReleaseFirings(ctx, w.opts.Owner); err != nil {
+	w.mu.Lock()
+	begun := w.begun
+	w.mu.Unlock()
+	if err := w.store.ReleaseFirings(ctx, w.opts.Owner, begun...); err != nil {
 		w.log.Info("claims of effects were not given up, so they expire later", "error", err.Error())
 	}
 }
@@ -279,6 +283,14 @@ func (w *Worker) fire(ctx context.Context, f *store.Firing, c *claim) {
 	if err == nil {
 		err = w.attempt(ctx, &call)
 	}
+	defer func() {
+		lost := errors.Is(context.Cause(ctx), store.ErrFiringLost)
+		if ctx.Err() != nil && !lost && call.begun { // the store passes over those whose end was recorded
+			w.mu.Lock()
+			w.begun = append(w.begun, f.Key())
+			w.mu.Unlock()
+		}
+	}()
 	log := w.log.WithValues(logValues(&call)...)
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), store.ErrFiringLost) {

@@ -156,11 +156,11 @@ func (g *Gate) RenewFirings(ctx context.Context, ttl time.Duration, claims []sto
 }
 
 // ReleaseFirings implements store.Store. A process that has crashed gives up nothing.
-func (g *Gate) ReleaseFirings(ctx context.Context, owner string) error {
+func (g *Gate) ReleaseFirings(ctx context.Context, owner string, begun ...store.FiringKey) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	return g.Store.ReleaseFirings(ctx, owner)
+	return g.Store.ReleaseFirings(ctx, owner, begun...)
 }
 
 // WaitFiring implements store.Store.

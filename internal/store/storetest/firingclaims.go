@@ -175,6 +175,23 @@ func describeFiringClaims(e *env) {
 			Expect(e.firing(ctx, firingKey(3)).Attempts).To(Equal(1))
 		})
 
+		It("are given up with the time at which those began that had begun", func(ctx SpecContext) {
+			e.fires(ctx, 1)
+			e.fires(ctx, 2)
+			e.claims(ctx, "a")
+			e.fires(ctx, 3)
+			e.claims(ctx, "b")
+			started := e.now()
+			e.clock.Step(time.Second)
+			Expect(e.store.ReleaseFirings(ctx, "a", firingKey(1), firingKey(3), firingKey(4))).To(Succeed())
+			Expect(e.firing(ctx, firingKey(1))).To(HaveValue(And(HaveField("Attempts", 0), HaveField("StartedAt", started))))
+			Expect(e.firing(ctx, firingKey(2))).To(HaveValue(And(HaveField("Attempts", 0), HaveField("StartedAt", BeZero()))))
+			Expect(finish(ctx, 1, store.FiringSucceeded)).To(MatchError(store.ErrFiringLost), "of who gave it up")
+			Expect(e.claims(ctx, "c")).To(ConsistOf(
+				And(HaveField("Due", int64(1)), HaveField("Attempts", 1), HaveField("StartedAt", started)), And(HaveField("Due", int64(2)), HaveField("StartedAt", BeZero()))))
+			Expect(e.firing(ctx, firingKey(3))).To(HaveValue(And(HaveField("Attempts", 1), HaveField("Epoch", int64(1)))), "of another owner")
+		})
+
 		It("are for one thread of several that have the same due time", Label("EFF-06"), func(ctx SpecContext) {
 			for _, id := range []string{"t2", "t1", ""} {
 				e.fires(ctx, 1, func(f *store.Firing) {

@@ -183,10 +183,18 @@ func (s Store) RenewFirings(ctx context.Context, ttl time.Duration, claims []sto
 }
 
 // ReleaseFirings implements store.FiringStore.
-func (s Store) ReleaseFirings(ctx context.Context, owner string) error {
+func (s Store) ReleaseFirings(ctx context.Context, owner string, begun ...store.FiringKey) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {
+		var released int64
+		for _, k := range begun {
+			n, err := t.Exec(t.Ctx, queries.ReleaseBegun, t.Now, k.EffectID, k.Due, k.ThreadID, owner)
+			if err != nil {
+				return err
+			}
+			released += n
+		}
 		n, err := t.Exec(t.Ctx, queries.ReleaseFirings, t.Now, owner)
-		if n > 0 {
+		if n+released > 0 {
 			t.Notifications = append(t.Notifications, store.Notification{EffectID: store.AnyEffect, Changed: store.ChangedFiring})
 		}
 		return err

@@ -60,6 +60,9 @@ const (
 		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status IN ('pending', 'queued', 'running')`
 	ReleaseFirings = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1,
 		started_at = CASE WHEN attempts = 1 THEN 0 ELSE started_at END WHERE status = 'pending' AND owner = ?`
+	// ReleaseBegun takes the time, the firing and the owner.
+	ReleaseBegun = `UPDATE effect_firing SET owner = '', available_at = ?, attempts = attempts - 1, epoch = epoch + 1
+		WHERE effect_id = ? AND due = ? AND thread_id = ? AND status = 'pending' AND owner = ?`
 	ClaimedFirings = `SELECT effect_id FROM effect_firing WHERE effect_id = ? AND origin <> 'manual' AND (epoch > 0 OR started_at > 0 OR status IN ('succeeded', 'failed')) LIMIT 1`
 	CancelEffect   = `UPDATE effect_firing SET status = 'canceled', error = 'removed before it was due', ended_at = ?
 		WHERE effect_id = ? AND epoch = 0 AND started_at = 0 AND status IN ('pending', 'queued', 'running')`
