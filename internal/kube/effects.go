@@ -60,6 +60,8 @@ type EffectStore interface {
 	RemoveEffectArgs(ctx context.Context, threadID, id string) error
 	ClaimQuota(ctx context.Context, c store.QuotaClaim) error
 	ReleaseQuota(ctx context.Context, namespace string, resource store.QuotaResource, name string) error
+	Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error)
+	Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error
 }
 
 var _ ports.Effects = (*Effects)(nil)
@@ -97,6 +99,9 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	if req.HookDepth > 0 {
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
+	if id, err := e.scheduledBefore(ctx, thread, s); !errors.Is(err, store.ErrNotFound) {
+		return id, err
+	}
 	if err := e.checkKnown(ctx, thread.Namespace, req.Name); err != nil {
 		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
@@ -127,8 +132,9 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req ports.
 	}
 	if err != nil {
 		release()
+		return "", err
 	}
-	return id, err
+	return id, e.remember(ctx, thread, s, id)
 }
 
 // create stores the arguments and creates the object. It returns the id of the object, and whether this call made it or an earlier attempt.

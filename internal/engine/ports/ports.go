@@ -103,7 +103,8 @@ type ThreadObjects interface {
 
 // Effects schedules effects (EFF-01).
 type Effects interface {
-	// Schedule declares an effect under a name that derives from the cause, and returns its id.
+	// Schedule declares an effect under a name that derives from the cause, and returns its id. Within a week a repeat with the same cause and
+	// name schedules nothing, and returns the same id, also when the effect has ended or was removed.
 	Schedule(ctx context.Context, thread *store.Thread, req EffectRequest) (id string, err error)
 	// List returns the pending effects of a thread: those with the name, or all if the name is "".
 	List(ctx context.Context, thread *store.Thread, name string) ([]ScheduledEffect, error)
