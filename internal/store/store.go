@@ -169,6 +169,8 @@ type Store interface {
 	Lines(ctx context.Context, threadID string, q LineQuery) ([]Event, error)
 	// Run returns the run with this id, or the newest run of the thread when runID is empty, or ErrNotFound.
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
+	// FirstRun returns the oldest run of the thread, or ErrNotFound.
+	FirstRun(ctx context.Context, threadID string) (*Run, error)
 	// Runs lists a page, newest first: at most limit runs (100 when 0), starting at offset.
 	Runs(ctx context.Context, threadID string, limit, offset int) ([]Run, error)
 	// RunsWithin is Runs of which the runs take at most so many bytes of memory, but for the first one. more reports that the thread

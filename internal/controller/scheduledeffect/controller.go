@@ -45,6 +45,7 @@ type Engine interface {
 type Store interface {
 	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
+	FirstRun(ctx context.Context, threadID string) (*store.Run, error)
 	store.FiringStore
 }
 
@@ -72,6 +73,7 @@ type Reconciler struct {
 	underWay      underWay
 	unowned       unowned
 	endedSeen     endedSeen
+	firstRuns     firstRuns
 }
 
 // New returns a reconciler.
@@ -158,6 +160,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		r.underWay.set(req, false)
 		r.unowned.forget(req)
 		r.endedSeen.set(req, 0)
+		r.firstRuns.set(req, nil)
 		if client.IgnoreNotFound(err) == nil {
 			err = r.forget(ctx, req, "")
 		}
@@ -252,15 +255,15 @@ func ownerLeft() predicate.Predicate {
 	}
 }
 
-// threadOfFiringTurned passes updates of a Thread whose run ended, or of which something else is said to be wrong before its first run, and its
-// deletion. A Thread that becomes ready at once passes only with the end of its run.
+// threadOfFiringTurned passes updates of a Thread that shows another run, whose run ended, or of which something else is said to be wrong before its first run, and its
+// deletion. A Thread that becomes ready at once passes only with the begin of its run, and the end.
 func threadOfFiringTurned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*skeinv1.Thread)
 			after, ok2 := e.ObjectNew.(*skeinv1.Thread)
-			return ok1 && ok2 && (outcomeOf(before) != outcomeOf(after) || before.Status.TerminatedAt != after.Status.TerminatedAt ||
+			return ok1 && ok2 && (outcomeOf(before) != outcomeOf(after) || runOf(before) != runOf(after) || before.Status.TerminatedAt != after.Status.TerminatedAt ||
 				before.Status.LastRun == nil && wrongWith(before) != wrongWith(after))
 		},
 	}
@@ -272,6 +275,14 @@ func wrongWith(t *skeinv1.Thread) string {
 		return c.Reason + ": " + c.Message
 	}
 	return ""
+}
+
+// runOf returns the id of the newest run of a Thread, or "".
+func runOf(t *skeinv1.Thread) string {
+	if t.Status.LastRun == nil {
+		return ""
+	}
+	return t.Status.LastRun.ID
 }
 
 func outcomeOf(t *skeinv1.Thread) skeinv1.RunOutcome {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,5 +80,58 @@ var _ = Describe("A firing of a template whose Thread has ended", Label("EFF-03"
 		}
 		Expect(names).To(HaveLen(3))
 		Expect(names).To(ContainElements(ended[1].Name, ended[2].Name), "beside that of the firing under way")
+	})
+})
+
+var _ = Describe("A firing of a template whose Thread has a second run", Label("EFF-03", "EFF-08"), func() {
+	var w *world
+	var t *skeinv1.Thread
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.declare(ctx, fromTemplate, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.ConcurrencyPolicy, s.Spec.Timeout = skeinv1.ConcurrencyForbid, &metav1.Duration{Duration: 90 * time.Second}
+		})
+		w.pass(ctx, time.Minute)
+		t = w.endRun(ctx, nil, 0)
+		_, _, err := w.Store.CreateThread(ctx, store.Thread{ID: t.ThreadID(), Namespace: t.Namespace, Name: t.Name, Agent: "analyst"})
+		Expect(err).NotTo(HaveOccurred())
+	})
+	runs := func(ctx context.Context, id string, status store.RunStatus) {
+		GinkgoHelper()
+		Expect(w.Store.Apply(ctx, t.ThreadID(), nil, &store.PutRun{Run: store.Run{ID: id, Agent: "analyst", Status: status, Reason: "Because"}})).To(Succeed())
+	}
+
+	DescribeTable("ends with the first one", func(ctx SpecContext, first store.RunStatus, want store.FiringStatus, text string) {
+		runs(ctx, "a", first)
+		runs(ctx, "b", store.RunRunning)
+		w.endRun(ctx, &skeinv1.RunStatus{ID: "b"}, 0)
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(ConsistOf(And(HaveField("Status", want), HaveField("Error", HaveSuffix(text)))))
+		w.pass(ctx, 119*time.Second)
+		Expect(w.fired(ctx)).To(HaveLen(2), "the next one is not forbidden")
+		Expect(w.Engine.Terminated).To(BeEmpty())
+	},
+		Entry("that succeeded", store.RunSucceeded, store.FiringSucceeded, ""),
+		Entry("that failed", store.RunFailed, store.FiringFailed, "ended: Failed Because"),
+	)
+
+	It("ends with the first one when the second has ended, too", func(ctx SpecContext) {
+		runs(ctx, "a", store.RunFailed)
+		runs(ctx, "b", store.RunSucceeded)
+		w.endRun(ctx, &skeinv1.RunStatus{ID: "b", Outcome: skeinv1.RunSucceeded}, 0)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule failed"}))
+	})
+
+	It("has not timed out when the first one ended in time and the status of the Thread does not show it", func(ctx SpecContext) {
+		runs(ctx, "a", store.RunRunning)
+		w.endRun(ctx, &skeinv1.RunStatus{ID: "a"}, 0)
+		w.settle(ctx)
+		Expect(w.fired(ctx)).To(Equal([]string{"1m0s schedule running"}))
+		runs(ctx, "a", store.RunSucceeded)
+		runs(ctx, "b", store.RunRunning)
+		w.pass(ctx, 100*time.Second)
+		Expect(w.firings(ctx)[0].Status).To(Equal(store.FiringSucceeded))
+		Expect(w.Engine.Terminated).To(BeEmpty())
 	})
 })

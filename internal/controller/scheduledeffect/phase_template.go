@@ -71,6 +71,14 @@ func (r *Reconciler) statusAtTurn(ctx context.Context, f *store.Firing) (store.F
 // other from being created, unless the others would fail as well.
 func (r *Reconciler) runThreads(ctx context.Context, d *schedule) (bool, error) {
 	var failed threadErrors
+	known := r.firstRuns.of(d.req)
+	d.firstRuns = make(map[store.FiringKey]string, len(known))
+	for i := range d.active {
+		if id, ok := known[d.active[i].Key()]; ok {
+			d.firstRuns[d.active[i].Key()] = id
+		}
+	}
+	defer func() { r.firstRuns.set(d.req, d.firstRuns) }()
 	for i := range d.active {
 		if f := &d.active[i]; f.Status == store.FiringRunning {
 			failed.add(r.runThread(ctx, d, f))
@@ -109,7 +117,10 @@ func (r *Reconciler) runThread(ctx context.Context, d *schedule, f *store.Firing
 			return err
 		}
 	}
-	run := t.Status.LastRun
+	run, err := r.firstRun(ctx, d, f, t)
+	if err != nil {
+		return err
+	}
 	terminated := t.Status.TerminatedAt != 0 && (run == nil || run.Outcome == "") || run != nil && run.Outcome == skeinv1.RunTerminated
 	switch {
 	case run != nil && run.Outcome == skeinv1.RunSucceeded:

@@ -57,7 +57,9 @@ type schedule struct {
 	waiting  bool               // what keeps it from being ready is that a firing waits
 	args     []byte             // for the effect or the tool
 	spent    map[string]float64 // the cost of firings by day
-	retry    time.Duration      // until a Thread that could not be created is tried again; 0 if there is none
+	// firstRuns are the first runs, as far as they are known, of the Threads of firings that are under way.
+	firstRuns map[store.FiringKey]string
+	retry     time.Duration // until a Thread that could not be created is tried again; 0 if there is none
 }
 
 // target is a thread for which a schedule fires; the zero target stands for none.

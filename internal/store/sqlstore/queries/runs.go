@@ -7,6 +7,7 @@ const (
 
 	Run       = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? AND r.id = ?`
 	Runs      = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ? OFFSET ?`
+	FirstRun  = `SELECT ` + RunColumns + FromRuns + ` WHERE t.id = ? ORDER BY r.seq LIMIT 1`
 	UnderWay  = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
 	RunWaits  = `SELECT 1 FROM run WHERE thread = ? AND status = 'waiting' LIMIT 1`
 	RunBefore = `SELECT status, started_at, ended_at, usage FROM run WHERE thread = ? AND id = ?`

@@ -199,6 +199,15 @@ func (s Store) Run(ctx context.Context, threadID, runID string) (*store.Run, err
 	return r, nil
 }
 
+// FirstRun implements store.Store.
+func (s Store) FirstRun(ctx context.Context, threadID string) (*store.Run, error) {
+	r, err := sqldb.ReadOne(ctx, s.DB.Readers, ScanOf(threadID), queries.FirstRun, threadID)
+	if err != nil {
+		return nil, fmt.Errorf("first run of thread %s: %w", threadID, err)
+	}
+	return r, nil
+}
+
 // Runs implements store.Store.
 func (s Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]store.Run, error) {
 	runs, err := sqldb.ReadList(ctx, s.DB.Readers, ScanOf(threadID), queries.Runs, threadID, sqldb.PageSize(limit), offset)
