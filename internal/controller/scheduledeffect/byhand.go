@@ -219,7 +219,7 @@ func (r *Reconciler) backfillRange(ctx context.Context, b *batch, text string) e
 		return err
 	}
 	n := len(times)*len(b.threads) - len(fired)
-	sample := b.newFiring(times[0], store.OriginBackfill, target{})
+	sample := b.newFiring(times[0], store.OriginBackfill, target{}, 0)
 	switch under, most := len(b.active)+len(b.record.Firings), mostActive(&sample); {
 	case len(b.threads) == 0:
 		b.answer.Refused = noThreads

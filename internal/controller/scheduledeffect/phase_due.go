@@ -243,13 +243,14 @@ func (b *batch) fire(due time.Time, origin store.FiringOrigin) {
 // add adds firings, one for each thread, as the concurrency policy says. It reports whether there are any.
 func (b *batch) add(due time.Time, origin store.FiringOrigin) (fires bool) {
 	for i, t := range b.threads {
-		f := b.newFiring(due, origin, t)
+		pace := time.Duration(i) * b.spacing()
+		f := b.newFiring(due, origin, t, pace)
 		if origin != store.OriginManual {
 			f.TakesArgs = b.object.Spec.ArgsRef
 		}
 		// The clock that found it due says when that was. The store's may be a little behind it.
 		f.FiredAt = b.at.UnixMicro()
-		f.AvailableAt = b.at.Add(time.Duration(i) * b.spacing()).UnixMicro()
+		f.AvailableAt = b.at.Add(pace).UnixMicro()
 		if b.admit(&f) {
 			b.record.Firings = append(b.record.Firings, f)
 			b.under[f.ThreadID] = append(b.under[f.ThreadID], f)

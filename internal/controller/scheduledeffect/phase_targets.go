@@ -155,8 +155,9 @@ func (r *Reconciler) readArgs(ctx context.Context, d *schedule) (bool, error) {
 	return false, nil
 }
 
-// newFiring returns the firing of a due time for a thread. It keeps what is to be done as the spec says it now.
-func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target) store.Firing {
+// newFiring returns the firing of a due time for a thread, which begins after those of other threads by its pace. It keeps what is to be done as
+// the spec says it now.
+func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target, pace time.Duration) store.Firing {
 	o := d.object
 	f := store.Firing{
 		EffectID: string(o.UID), Due: due.UnixMicro(), ThreadID: t.id, Namespace: o.Namespace, Name: o.Name, Effect: o.Spec.Effect,
@@ -168,7 +169,7 @@ func (d *schedule) newFiring(due time.Time, origin store.FiringOrigin, t target)
 		return f
 	}
 	what := targetOf(&o.Spec)
-	what.Jitter = d.jitter
+	what.Jitter = d.jitter + pace
 	if origin == store.OriginBackfill {
 		what.Deadline = 0 // a backfill fires what is long past
 	}

@@ -25,7 +25,7 @@ type Target struct {
 	Retry   *Retry        `json:"retry,omitempty"` // of a handler or a service that failed; the defaults when nil
 	// Deadline is how long after its due time a firing may still begin. 0 means without limit.
 	Deadline time.Duration `json:"deadline,omitempty"`
-	// Jitter is the delay that the schedule added to the due time.
+	// Jitter is the delay that the schedule added to the due time: its jitter, and the time until the turn of the thread among many.
 	Jitter time.Duration `json:"jitter,omitempty"`
 	// Counts makes its end count for the schedule's failures in a row.
 	Counts bool `json:"counts,omitempty"`
