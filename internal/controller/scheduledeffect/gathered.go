@@ -1,7 +1,6 @@
 package scheduledeffect
 
 import (
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -156,11 +155,16 @@ func (d *schedule) wasOver() bool {
 	return status.ObservedGeneration != 0 && status.ScheduledAt == 0 && (status.Fired > 0 || status.Phase == phaseFinished)
 }
 
-// wasReopened reports whether an edit lets a schedule go on that had fired as often as it may. Once that is stored, the cursor is no longer at
-// the last firing.
+// wasReopened reports whether an edit lets a schedule go on that had fired as often as it may. Once that is stored, the cursor is later than
+// anything that the status of before the edit speaks of. The history may have lost the last firing of the schedule, or have many by hand
+// since.
 func (d *schedule) wasReopened() bool {
 	if !d.unseen || d.edited || d.was == nil || !d.wasOver() {
 		return false
 	}
-	return slices.ContainsFunc(d.recent, func(f store.Firing) bool { return f.Due == d.was.Cursor && f.Origin != store.OriginManual })
+	last := d.object.Status.FiredAt
+	if t := d.object.Status.CompletionTime; t != nil {
+		last = max(last, t.UnixMicro())
+	}
+	return d.was.Cursor <= last
 }

@@ -101,25 +101,61 @@ var _ = Describe("Due times that an edit of the times replaces", Label("EFF-03",
 })
 
 var _ = Describe("A schedule that has fired as often as it may", Label("EFF-03"), func() {
-	DescribeTable("counts from now when it may fire more often, and records nothing of the time in between", func(ctx SpecContext, edit ...func(*skeinv1.ScheduledEffect)) {
+	DescribeTable("counts from now when it may fire more often, and records nothing of the time in between", func(ctx SpecContext, byHand int, edit ...func(*skeinv1.ScheduledEffect)) {
 		w := newWorld(ctx)
 		w.declare(ctx, append(edit, func(s *skeinv1.ScheduledEffect) { s.Spec.MaxFirings = ptr.To(int64(1)) })...)
 		w.pass(ctx, 90*time.Second)
 		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
 		w.pass(ctx, time.Second)
 		Expect(w.s.Status.Phase).To(Equal("Finished"))
+		for range byHand {
+			w.Clock.Step(time.Second)
+			w.ask(ctx, skeinv1.AnnotationRunAt, w.Clock.Now().Format(time.RFC3339Nano))
+			w.settle(ctx)
+			Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+			w.pass(ctx, 2*time.Second)
+		}
+		scheduled := func() (n int) {
+			for _, f := range w.firings(ctx) {
+				if f.Origin != store.OriginManual {
+					n++
+				}
+			}
+			return n
+		}
+		before := scheduled()
 		w.Clock.Step(7 * 24 * time.Hour)
 		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.MaxFirings = ptr.To(int64(3)) })
 		w.settle(ctx)
-		Expect(w.firings(ctx)).To(HaveLen(1), "what it had no part in is not caught up")
+		Expect(scheduled()).To(Equal(before), "what it had no part in is not caught up")
 		Expect(w.skipped(ctx)).To(BeEmpty())
 		w.pass(ctx, time.Minute)
-		Expect(w.firings(ctx)).To(HaveLen(2))
+		Expect(scheduled()).To(Equal(before + 1))
 		Expect(w.skipped(ctx)).To(BeEmpty())
 	},
-		Entry("as it is by default"),
-		Entry("when it catches up on all", func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} }),
+		Entry("as it is by default", 0),
+		Entry("when it was run by hand since", 10),
+		Entry("when it was run by hand since, and catches up on all", 10, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} }),
+		Entry("when it catches up on all", 0, func(s *skeinv1.ScheduledEffect) { s.Spec.CatchUp = &skeinv1.CatchUp{Policy: skeinv1.CatchUpAll} }),
 	)
+
+	It("counts from now while it runs by hand", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.declare(ctx, func(s *skeinv1.ScheduledEffect) {
+			s.Spec.MaxFirings, s.Spec.SuccessfulHistoryLimit = ptr.To(int64(1)), ptr.To(int32(0))
+		})
+		w.pass(ctx, 90*time.Second)
+		Finish(ctx, w.Env, w.s, store.FiringSucceeded, "")
+		w.pass(ctx, time.Second)
+		w.Clock.Step(time.Hour)
+		w.ask(ctx, skeinv1.AnnotationRunAt, w.Clock.Now().Format(time.RFC3339Nano))
+		w.pass(ctx, 20*time.Second)
+		Expect(w.s.Status.CompletionTime).To(BeNil())
+		w.edit(ctx, func(s *skeinv1.ScheduledEffectSpec) { s.MaxFirings = ptr.To(int64(9)) })
+		w.settle(ctx)
+		Expect(w.firings(ctx)).To(ConsistOf(HaveField("Origin", store.OriginManual)))
+		Expect(w.skipped(ctx)).To(BeEmpty())
+	})
 
 	It("records what is due after the edit, although a crash keeps the status from saying so", Label("EFF-07"), func(ctx SpecContext) {
 		w := newWorld(ctx)
