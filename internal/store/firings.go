@@ -248,6 +248,8 @@ type FiringStore interface {
 	// Outcome returns the firing that says how an effect of one time ended, or ErrNotFound: of its threads one for which it failed, else one
 	// for which it succeeded, else one whose firing was canceled. Firings that a person asked for by hand do not count.
 	Outcome(ctx context.Context, effectID string) (*Firing, error)
+	// LastEnded returns the firing of an effect that ended last, as a brief list has it, or ErrNotFound.
+	LastEnded(ctx context.Context, effectID string) (*Firing, error)
 	// EffectSkips lists the newest records of due times that did not fire, the newest first.
 	EffectSkips(ctx context.Context, effectID string, limit int) ([]EffectSkip, error)
 	// AnsweredRequests returns the answers, by id, of those requests by hand that were answered, within the last two days at least. The

@@ -39,24 +39,26 @@ type schedule struct {
 	// now is was, changed by this reconcile.
 	now store.EffectSchedule
 	// edited says that the times were edited since they were stored. before are the due times until then; nil when they are unknown.
-	edited   bool
-	before   *recurrence.Plan
-	active   []store.Firing
-	recent   []store.Firing     // the newest, whether they ended or not
-	outcome  *store.Firing      // of an effect of one time, without those by hand; nil while it has not ended
-	skips    []store.EffectSkip // the newest records of what did not fire
-	threads  []target
-	beyond   []target           // matched by the selector, but too many
-	nextAt   time.Time          // the next due time, with jitter; zero if there is none
-	failed   bool               // an error ended the reconcile
-	sought   bool               // nextAt is known
-	over     bool               // nothing fires any more
-	ended    bool               // the end of a firing was recorded by this reconcile
-	recorded bool               // something was recorded by this reconcile
-	unseen   bool               // the status does not speak of the present spec yet
-	waiting  bool               // what keeps it from being ready is that a firing waits
-	args     []byte             // for the effect or the tool
-	spent    map[string]float64 // the cost of firings by day
+	edited    bool
+	before    *recurrence.Plan
+	active    []store.Firing
+	recent    []store.Firing     // the newest, whether they ended or not
+	outcome   *store.Firing      // of an effect of one time, without those by hand; nil while it has not ended
+	lastEnded *store.Firing      // nil if none has ended
+	runByHand []store.Firing     // the newest one of an effect of one time that may have failed
+	skips     []store.EffectSkip // the newest records of what did not fire
+	threads   []target
+	beyond    []target           // matched by the selector, but too many
+	nextAt    time.Time          // the next due time, with jitter; zero if there is none
+	failed    bool               // an error ended the reconcile
+	sought    bool               // nextAt is known
+	over      bool               // nothing fires any more
+	ended     bool               // the end of a firing was recorded by this reconcile
+	recorded  bool               // something was recorded by this reconcile
+	unseen    bool               // the status does not speak of the present spec yet
+	waiting   bool               // what keeps it from being ready is that a firing waits
+	args      []byte             // for the effect or the tool
+	spent     map[string]float64 // the cost of firings by day
 	// firstRuns are the first runs, as far as they are known, of the Threads of firings that are under way.
 	firstRuns map[store.FiringKey]string
 	retry     time.Duration // until a Thread that could not be created is tried again; 0 if there is none
@@ -176,7 +178,8 @@ func (r *Reconciler) readStored(ctx context.Context, d *schedule) (bool, error) 
 	return false, nil
 }
 
-// readFirings reads the firings that are under way, the newest ones, what did not fire last, and how an effect of one time ended.
+// readFirings reads the firings that are under way, the newest ones, the one that ended last, what did not fire last, and how an effect of one
+// time ended.
 func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error) {
 	id := d.now.EffectID
 	var err error
@@ -186,6 +189,9 @@ func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error)
 	if d.recent, err = r.Store.Firings(ctx, store.FiringQuery{EffectID: id, Limit: recentFirings, Brief: true}); err != nil {
 		return true, fmt.Errorf("read the newest firings: %w", err)
 	}
+	if d.lastEnded, err = r.Store.LastEnded(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return true, fmt.Errorf("read the firing that ended last: %w", err)
+	}
 	if d.skips, err = r.Store.EffectSkips(ctx, id, recentSkips); err != nil {
 		return true, fmt.Errorf("read what did not fire: %w", err)
 	}
@@ -194,8 +200,36 @@ func (r *Reconciler) readFirings(ctx context.Context, d *schedule) (bool, error)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return true, fmt.Errorf("read how it ended: %w", err)
 		}
+		if err := r.readRunByHand(ctx, d); err != nil {
+			return true, err
+		}
 	}
 	return false, nil
+}
+
+// readRunByHand reads the firings of the newest run by hand of an effect of one time that may have failed. They are one for each of its threads.
+func (r *Reconciler) readRunByHand(ctx context.Context, d *schedule) error {
+	d.runByHand = nil
+	newest := slices.IndexFunc(d.recent, func(f store.Firing) bool { return f.Origin == store.OriginManual })
+	if newest < 0 || d.outcome != nil && d.outcome.Status != store.FiringFailed {
+		return nil
+	}
+	due := d.recent[newest].Due
+	for q := (store.FiringQuery{EffectID: d.now.EffectID, Before: due + 1, Limit: historyPage, Brief: true}); ; {
+		page, err := r.Store.Firings(ctx, q)
+		if err != nil {
+			return fmt.Errorf("read the newest run by hand: %w", err)
+		}
+		earlier := slices.IndexFunc(page, func(f store.Firing) bool { return f.Due != due })
+		if earlier >= 0 {
+			page = page[:earlier]
+		}
+		d.runByHand = append(d.runByHand, page...)
+		if len(page) < q.Limit {
+			return nil
+		}
+		q.Before, q.BeforeThread = due, &page[len(page)-1].ThreadID
+	}
 }
 
 // firstCursor returns the time after which due times count. A schedule counts from its creation. A single time that

@@ -108,14 +108,11 @@ func (d *schedule) computeFirings(status *skeinv1.ScheduledEffectStatus) (ended 
 			status.LastTime = ptr.To(seconds(f.Due))
 		}
 		status.FiredAt = max(status.FiredAt, f.FiredAt)
-		if f.Status.Ended() && (ended == nil || f.EndedAt > ended.EndedAt) {
-			ended = f
-		}
 	}
-	if ended != nil {
-		status.LastOutcome = outcomes[ended.Status]
+	if d.lastEnded != nil {
+		status.LastOutcome = outcomes[d.lastEnded.Status]
 	}
-	return ended
+	return d.lastEnded
 }
 
 // computeNext sets the next due time. A schedule that is paused has none: what is due meanwhile does not fire. One whose daily limit is
@@ -276,18 +273,12 @@ func (d *schedule) hasFailed() bool {
 
 // madeGood reports whether the newest run by hand has succeeded, for each of its threads, after the firing of the due time had failed.
 func (d *schedule) madeGood() bool {
-	var newest *store.Firing
-	for i := range d.recent { // the newest first
-		f := &d.recent[i]
-		switch {
-		case f.Origin != store.OriginManual || newest != nil && f.Due != newest.Due:
-		case f.Status != store.FiringSucceeded || d.outcome != nil && f.EndedAt < d.outcome.EndedAt:
+	for i := range d.runByHand {
+		if f := &d.runByHand[i]; f.Status != store.FiringSucceeded || d.outcome != nil && f.EndedAt < d.outcome.EndedAt {
 			return false
-		default:
-			newest = f
 		}
 	}
-	return newest != nil
+	return len(d.runByHand) > 0
 }
 
 // seconds returns a time of the store as a status has it. It is not the zero time, which is none to the API server.

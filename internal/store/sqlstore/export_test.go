@@ -147,6 +147,7 @@ var Queries = map[string]struct {
 	"oldest due":         {queries.OldestDue, 2},
 	"next firing":        {queries.NextFiring, 1},
 	"claimable":          {queries.Claimable, 3},
+	"last ended":         {queries.LastEnded, 1},
 	"claimable keys":     {queries.ClaimableKeys, 3},
 	"unended effects":    {queries.UnendedEffects, 2},
 	"pending firings":    {queries.PendingFirings, 0},

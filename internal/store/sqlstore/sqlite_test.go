@@ -206,7 +206,7 @@ var _ = Describe("SQLite's plans", func() {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		for name, index := range map[string]string{
 			"tool results": "message_tool_call", "files below": "file_path", "file": "file_path", "digest used": "file_digest", "work": "thread_head_work",
-			"claimable": "effect_firing_space", "due firings": "effect_firing_space", "oldest due": "effect_firing_pending", "unended effects": "effect_firing_active", "children": "thread_parent", "message": "message_id", "runs": "run_seq",
+			"claimable": "effect_firing_space", "due firings": "effect_firing_space", "oldest due": "effect_firing_pending", "unended effects": "effect_firing_active", "last ended": "effect_firing_ended", "children": "thread_parent", "message": "message_id", "runs": "run_seq",
 			"vectors": "embedding_memory", "wakes": "inbox_held", "unfinished": "thread_unfinished", "unfinished below": "thread_unfinished",
 			"working children": "thread_unfinished", "children since": "thread_parent", "child states": "thread_reference", "undeclared": "thread_undeclared",
 			"by name": "thread_name", "by name within": "thread_name", "present by name": "thread_name", "owned": "thread_owned", "sum of messages": "message_usage_namespace", "part to count": "message_order", "retained": "thread_retained",

@@ -178,6 +178,15 @@ func (s Store) Outcome(ctx context.Context, effectID string) (*store.Firing, err
 	return f, nil
 }
 
+// LastEnded implements store.FiringStore.
+func (s Store) LastEnded(ctx context.Context, effectID string) (*store.Firing, error) {
+	f, err := sqldb.ReadOne(ctx, s.DB.Readers, scan, queries.LastEnded, effectID)
+	if err != nil {
+		return nil, fmt.Errorf("firing of effect %s that ended last: %w", effectID, err)
+	}
+	return f, nil
+}
+
 // PruneFirings implements store.FiringStore.
 func (s Store) PruneFirings(ctx context.Context, effectID string, keep store.HistoryLimits) error {
 	return s.DB.Writer.Do(ctx, func(t *txn.Tx) error {

@@ -98,6 +98,7 @@ const (
 	Outcome = `SELECT ` + FiringColumns + ` FROM effect_firing` + outcome + `1`
 	outcome = ` WHERE effect_id = ? AND origin <> 'manual' AND status IN ('succeeded', 'failed', 'canceled') 
 		ORDER BY CASE status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 1 ELSE 2 END, ended_at DESC, due DESC, thread_id LIMIT `
+	LastEnded    = `SELECT ` + briefly + ` FROM effect_firing WHERE effect_id = ? AND ended_at > 0 ORDER BY ended_at DESC LIMIT 1`
 	FiringCost   = `SELECT COALESCE(sum(cost), 0.0) FROM effect_firing WHERE effect_id = ? AND due >= ? AND due < ?`
 	PruneFirings = `DELETE FROM effect_firing WHERE effect_id = ? AND status IN (?, ?) AND due < ? AND (due, thread_id) NOT IN (
 		SELECT o.due, o.thread_id FROM effect_firing o WHERE o.effect_id = ? AND o.status IN (?, ?) ORDER BY o.ended_at DESC, o.due DESC, o.thread_id LIMIT ?)
