@@ -118,6 +118,25 @@ export default defineEffect({ description: 'x', handler: async (state, args) => 
 		Expect(requests[1].Header.Get("Idempotency-Key")).To(Equal(requests[0].Header.Get("Idempotency-Key")))
 	}, SpecTimeout(2*time.Minute))
 
+	It("call no Tool that requires an approval without a thread, and say what can wait for one", Label("EFF-03", "RUN-11"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server := toolServer(func(w http.ResponseWriter, _ *http.Request, _ string) { _, _ = io.WriteString(w, "paid") })
+		pay := harness.HTTPTool(ns, "pay", skeinv1.HTTPTool{Method: "POST", URL: server.URL}, map[string]any{"n": map[string]any{"type": "integer"}}, "n")
+		pay.Spec.RequiresApproval = true
+		create(ctx, pay)
+		s := scheduled(ns, "pay", skeinv1.ScheduledEffectSpec{
+			CallTool: &skeinv1.EffectToolCall{Name: "pay"}, Args: &runtime.RawExtension{Raw: []byte(`{"n":3}`)}, Schedules: never, RunOnCreation: true,
+			Retry: &skeinv1.EffectRetry{Attempts: 3, Backoff: &metav1.Duration{Duration: 100 * time.Millisecond}},
+		})
+		create(ctx, s)
+		Eventually(ctx, func() string { return effectStatus(ctx, s).LastOutcome }).ShouldNot(BeEmpty())
+		Expect(effectStatus(ctx, s).LastOutcome).To(Equal("Failed"))
+		out, err := cluster.Plugin(ctx, "-n", ns, "effect", "history", "pay")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(ContainSubstring(`Tool "pay" requires an approval, which callTool cannot wait for: use queueTool on a thread`))
+		Expect(server.Requests()).To(BeEmpty())
+	}, SpecTimeout(2*time.Minute))
+
 	It("call a tool of an MCP server, and queue one on their thread", Label("EFF-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		var counted atomic.Pointer[string]

@@ -71,12 +71,15 @@ func (c *Runner) runWithoutThread(ctx context.Context, call effects.Call) error 
 	return nil
 }
 
-// CallTool calls a Tool over HTTP or MCP without a thread.
+// CallTool calls a Tool over HTTP or MCP without a thread. It calls no Tool that requires an approval, since no run can wait for one.
 func (c *Runner) CallTool(ctx context.Context, call effects.Call) error {
 	f, ref := call.Firing, call.Target.Tool
 	t, err := c.opts.Definitions.Tool(ctx, f.Namespace, ref.Name)
 	if err != nil {
 		return err // a *definition.NotReadyError waits
+	}
+	if t.Spec.RequiresApproval {
+		return &effects.FinalError{Text: fmt.Sprintf("Tool %q requires an approval, which callTool cannot wait for: use queueTool on a thread whose agent has the tool", t.ObjectName)}
 	}
 	host := &tool.Host{
 		Thread: &store.Thread{ID: f.EffectID, Namespace: f.Namespace, Name: f.Name, Threadless: true}, Threads: c.opts.Threads,
