@@ -20,9 +20,11 @@ import (
 // managerAccount is the name of an installed manager at the API server.
 const managerAccount = "system:serviceaccount:skein-system:skein-manager"
 
-// installRights gives the manager's service account what an installation gives it, and what only a process outside of the cluster
-// needs. bindings are the ClusterRoleBindings to remove after the spec.
-func installRights(ctx context.Context, installed string, bindings ...string) {
+// bindingsOfInstallation are the ClusterRoleBindings of every installation.
+var bindingsOfInstallation = []string{"skein-manager", "skein-secret-reader", "skein-sandbox-certificates", "skein-runtime-api-auth-delegator"}
+
+// applyRights applies what an installation says about rights, with these arguments of kubectl apply besides.
+func applyRights(ctx context.Context, installed string, args ...string) {
 	GinkgoHelper()
 	var rights []string
 	for _, doc := range strings.Split(installed, "\n---\n") {
@@ -34,12 +36,27 @@ func installRights(ctx context.Context, installed string, bindings ...string) {
 	}
 	file := filepath.Join(GinkgoT().TempDir(), "rights.yaml")
 	Expect(os.WriteFile(file, []byte(strings.Join(rights, "\n---\n")), 0o600)).To(Succeed())
-	out, err := cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", file)
+	out, err := cluster.Kubectl(ctx, append([]string{"apply", "-f", file}, args...)...)
 	Expect(err).NotTo(HaveOccurred(), out)
+}
+
+// installRights turns an installation of config/persistent into another one, as far as rights are concerned, and gives the manager's service
+// account what only a process outside of the cluster needs. more are the ClusterRoleBindings that the other installation has besides.
+func installRights(ctx context.Context, installed string, more ...string) {
+	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := cluster.Kubectl(ctx, append([]string{"delete", "clusterrolebindings"}, bindings...)...)
+		_, err := cluster.Kubectl(ctx, append(append([]string{"delete", "clusterrolebindings"}, bindingsOfInstallation...), more...)...)
 		Expect(err).NotTo(HaveOccurred())
 	})
+	before, err := cluster.Kubectl(ctx, "kustomize", filepath.Join(harness.Root(), "config", "persistent"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, args := range [][]string{nil, {"--server-side", "--force-conflicts"}} { // both ways of kubectl
+		applyRights(ctx, before, args...)
+		Eventually(ctx, func() bool { return managerMay(ctx, "get", "secrets", "") && managerMay(ctx, "create", "pods", "") }).Should(BeTrue())
+		applyRights(ctx, installed, args...)
+		Eventually(ctx, func() bool { return managerMay(ctx, "get", "secrets", "") || managerMay(ctx, "create", "secrets", "") }).Should(BeFalse(),
+			"an installation keeps no right that the new one does not give, with kubectl apply %v", args)
+	}
 	// A process outside of the cluster also makes the Service that leads to it, and waits until the API server reaches it.
 	outside := metav1.ObjectMeta{Namespace: harness.SystemNamespace, GenerateName: "outside-"}
 	role := &rbacv1.Role{ObjectMeta: outside, Rules: []rbacv1.PolicyRule{

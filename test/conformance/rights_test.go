@@ -15,12 +15,12 @@ import (
 )
 
 var _ = Describe("A manager for one namespace", Serial, Label("K8S-13"), func() {
-	It("works with the rights of config/namespaced, which reach no Secret of another namespace", func(ctx SpecContext) {
+	It("works with the rights of config/namespaced, which reach no Secret of another namespace, also after it served all of them", func(ctx SpecContext) {
 		ns, other := namespace(ctx), namespace(ctx)
 		installed, err := cluster.Kubectl(ctx, "kustomize", filepath.Join(harness.Root(), "config", "namespaced"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(installed).To(ContainSubstring("--namespaces=team-a"))
-		installRights(ctx, strings.ReplaceAll(installed, "team-a", ns), "skein-manager-cluster", "skein-runtime-api-auth-delegator")
+		installRights(ctx, strings.ReplaceAll(installed, "team-a", ns), "skein-manager-cluster")
 		may := func(verb, resource, namespace string) bool { return managerMay(ctx, verb, resource, namespace) }
 		Eventually(ctx, func() bool {
 			return may("get", "secrets", ns) && may("create", "secrets", ns) && may("list", "namespaces", "")

@@ -35,7 +35,7 @@ var _ = Describe("A manager without the right to the Secrets of all namespaces",
 		ns, other := namespace(ctx), namespace(ctx)
 		installed := overlay(ctx, "bound-secrets")
 		Expect(installed).To(ContainSubstring("- --secrets-by-binding"))
-		installRights(ctx, installed, "skein-manager", "skein-runtime-api-auth-delegator")
+		installRights(ctx, installed)
 		for _, namespace := range []string{ns, other, "kube-system", ""} {
 			for _, verb := range []string{"get", "list", "watch", "create", "patch"} {
 				Expect(managerMay(ctx, verb, "secrets", namespace)).To(BeFalse(), "%s secrets in %q", verb, namespace)
