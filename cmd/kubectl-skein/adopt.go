@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -105,14 +106,18 @@ func (p *plugin) adopt(ctx context.Context, c *runtimeclient.Client, ns, id, nam
 	if agent == "" {
 		agent = rec.AgentID
 	}
-	if err := c.RetainOrphan(ctx, ns, rec.ThreadID); err != nil {
-		return err
-	}
 	objects, err := threadObjects(cfg)
 	if err != nil {
 		return err
 	}
 	o := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: agent}, ThreadID: rec.ThreadID}}
+	// The thread may be one with an object, of the same name: the server says so.
+	if err := objects.Create(ctx, o.DeepCopy(), client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := c.RetainOrphan(ctx, ns, rec.ThreadID); err != nil {
+		return err
+	}
 	err = objects.Create(ctx, o)
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("a Thread %q exists already: name the new one with --name. The conversation is retained meanwhile", name)

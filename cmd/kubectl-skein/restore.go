@@ -43,7 +43,8 @@ The command first reads the whole file, and writes nothing if the file is incomp
 has checked all namespaces. If the file changes while the command sends it, none of its data becomes visible. Conversations become
 visible once all conversations of their namespace are stored, and continue once all objects exist. A restore that was interrupted
 continues when you repeat the command. The command never overwrites threads that are stored already: it refuses the namespace.
-Definitions that exist stay as they are. The namespaces must exist. You need the ClusterRole skein-backup.`,
+Definitions that exist stay as they are. The namespaces must exist. You need the ClusterRole skein-backup, and for objects that name
+Secrets, users, images or settings of pools the rights of their authors. The command writes nothing if you may not create an object.`,
 		Example: `  # See what would be restored
   kubectl skein restore demo.tar.gz --dry-run
 

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -75,7 +76,7 @@ func (r *namespaceRestore) check(ctx context.Context, cfg *rest.Config) error {
 			fmt.Fprintf(r.p.ErrOut, "thread/%s is left out: it was deleted while the backup was made\n", u.GetName())
 			continue
 		}
-		if err := r.notTaken(ctx, u); err != nil {
+		if err := r.mayMake(ctx, u); err != nil {
 			return err
 		}
 		r.all = append(r.all, u)
@@ -85,20 +86,26 @@ func (r *namespaceRestore) check(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// notTaken returns an error when another object has the name of one that cannot be left as it is.
-func (r *namespaceRestore) notTaken(ctx context.Context, u *unstructured.Unstructured) error {
-	if !slices.Contains(held, u.GetKind()) {
-		return nil
-	}
+// mayMake returns an error when an object cannot be made: another one that cannot be left as it is has its name, or the API server refuses it.
+func (r *namespaceRestore) mayMake(ctx context.Context, u *unstructured.Unstructured) error {
 	have := r.like(u)
 	err := r.objects.Get(ctx, client.ObjectKeyFromObject(have), have)
-	if apierrors.IsNotFound(err) || err == nil && r.ours(have) {
+	switch {
+	case err == nil && slices.Contains(held, u.GetKind()) && !r.ours(have):
+		return fmt.Errorf("%s %q exists already, and nothing was restored: delete it if the backup is to replace it", u.GetKind(), u.GetName())
+	case err == nil:
 		return nil
+	case !apierrors.IsNotFound(err):
+		return err
 	}
+	o, err := r.objectOf(u)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s %q exists already, and nothing was restored: delete it if the backup is to replace it", u.GetKind(), u.GetName())
+	if err := r.objects.Create(ctx, o, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("nothing was restored, because %s %q cannot be created: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
 }
 
 func (r *namespaceRestore) ours(u *unstructured.Unstructured) bool {
@@ -148,16 +155,15 @@ func (r *namespaceRestore) run(ctx context.Context) error {
 	return nil
 }
 
-// make creates an object, with its owners and its status. Controllers leave those of the held kinds alone.
-func (r *namespaceRestore) make(ctx context.Context, u *unstructured.Unstructured) error {
+// objectOf returns the object to create for one of the backup, with its owners.
+func (r *namespaceRestore) objectOf(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	o := r.like(u)
 	annotations := map[string]string{}
 	for k, v := range u.GetAnnotations() {
 		annotations[k] = v
 	}
 	annotations[skeinv1.AnnotationRestored] = r.backup.manifest.ID
-	hold := slices.Contains(held, u.GetKind())
-	if hold {
+	if slices.Contains(held, u.GetKind()) {
 		annotations[skeinv1.AnnotationRestoring] = r.backup.manifest.ID
 	}
 	o.SetLabels(u.GetLabels())
@@ -167,27 +173,40 @@ func (r *namespaceRestore) make(ctx context.Context, u *unstructured.Unstructure
 		switch field {
 		case "apiVersion", "kind", "metadata", "status":
 		default:
-			o.Object[field] = value
+			o.Object[field] = runtime.DeepCopyJSONValue(value)
 		}
 	}
 	if id, _, _ := unstructured.NestedString(u.Object, "status", "threadID"); u.GetKind() == "Thread" && id != "" {
 		if err := unstructured.SetNestedField(o.Object, id, "spec", "threadID"); err != nil {
-			return err
+			return nil, err
 		}
 		unstructured.RemoveNestedField(o.Object, "spec", "forkFrom") // it was forked already
 	}
-	err := r.objects.Create(ctx, o)
-	if apierrors.IsAlreadyExists(err) {
-		o = r.like(u)
-		if err = r.objects.Get(ctx, client.ObjectKeyFromObject(o), o); err == nil && !r.ours(o) && hold {
-			return fmt.Errorf("it exists already: delete it if the backup is to replace it")
+	return o, nil
+}
+
+// make creates an object, with its owners and its status. Controllers leave those of the held kinds alone.
+func (r *namespaceRestore) make(ctx context.Context, u *unstructured.Unstructured) error {
+	hold := slices.Contains(held, u.GetKind())
+	o := r.like(u)
+	err := r.objects.Get(ctx, client.ObjectKeyFromObject(o), o)
+	if apierrors.IsNotFound(err) {
+		if o, err = r.objectOf(u); err != nil {
+			return err
 		}
-		if err == nil && !r.ours(o) {
-			fmt.Fprintf(r.p.Out, "%s: %s %s exists, and stays as it is\n", r.namespace, u.GetKind(), u.GetName())
+		if err = r.objects.Create(ctx, o); apierrors.IsAlreadyExists(err) {
+			o = r.like(u)
+			err = r.objects.Get(ctx, client.ObjectKeyFromObject(o), o)
 		}
 	}
 	if err != nil {
 		return err
+	}
+	if !r.ours(o) && hold {
+		return fmt.Errorf("it exists already: delete it if the backup is to replace it")
+	}
+	if !r.ours(o) {
+		fmt.Fprintf(r.p.Out, "%s: %s %s exists, and stays as it is\n", r.namespace, u.GetKind(), u.GetName())
 	}
 	r.uids[string(u.GetUID())] = string(o.GetUID())
 	if hold && o.GetAnnotations()[skeinv1.AnnotationRestoring] != "" {

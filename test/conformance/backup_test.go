@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -255,6 +256,52 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		goesOnAs(ctx, ns, child, before)
 	}, SpecTimeout(5*time.Minute))
 
+	It("can be made and restored with the ClusterRole for it, and with the rights of authors where objects need those", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		holding(ctx, ns, "bea", "backup_role.yaml")
+		as := func(args ...string) error {
+			_, err := cluster.Plugin(ctx, append(args, "--as", "bea")...)
+			return err
+		}
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		say(ctx, t, 1, "hello")
+		later := scheduled(ns, "later", skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: t.Name}, Message: &skeinv1.EffectMessage{Content: "later"},
+			After: &metav1.Duration{Duration: 24 * time.Hour}})
+		keyed := harness.OpenAI(ns, "keyed", "https://models.example.com/v1", "key")
+		create(ctx, later, keyed)
+		Eventually(ctx, func() string { return effectStatus(ctx, later).Phase }).Should(BeElementOf("Active", "Pending"))
+		Eventually(ctx, func() error { return as("-n", ns, "backup", "-o", file, "--force") }).Should(Succeed())
+		Expect(cluster.Client.Delete(ctx, keyed)).To(Succeed())
+		Expect(t.Delete(ctx)).To(Succeed())
+		gone := func(o client.Object) {
+			GinkgoHelper()
+			Eventually(ctx, func() bool {
+				return apierrors.IsNotFound(cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o))
+			}).Should(BeTrue(), o.GetName())
+		}
+		thread := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: t.Name}}
+		gone(thread)
+		gone(later)
+
+		for _, args := range [][]string{{"restore", file, "--dry-run"}, {"restore", file}} {
+			Expect(as(args...)).To(MatchError(And(ContainSubstring(`Model "keyed"`), ContainSubstring(`names the Secret "key"`), ContainSubstring(`the user "bea" cannot get it`))))
+		}
+		Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", BeEmpty()), "nothing was written")
+		gone(thread)
+
+		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"key"}, Verbs: []string{"get"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "key"},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "bea"}}})
+		Eventually(ctx, func() error { return as("restore", file, "--dry-run") }).Should(Succeed())
+		Expect(as("restore", file)).To(Succeed())
+		Expect(last(say(ctx, t, 2, "still there?"))).To(Equal("echo: still there?"))
+		Expect(everyText(ctx, NewWithT(GinkgoT()), t)).To(ContainElement("user: hello"))
+		for _, o := range []client.Object{later, keyed} {
+			Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+		}
+	}, SpecTimeout(5*time.Minute))
+
 	It("is not needed to adopt a conversation whose object was lost", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
@@ -275,7 +322,23 @@ var _ = Describe("A backup", Label("K8S-09"), Serial, outages, func() {
 		Expect(out).To(MatchRegexp(id + ` +thread +agent +2 +0`))
 		_, err = holding(ctx, ns, "wally", "conversation_writer_role.yaml").Orphans(ctx, ns, "", 0)
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
-		out, err = cluster.Plugin(ctx, "-n", ns, "adopt", id, "--name", "found")
+		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "bert"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"orphans"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads", "threads/messages"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"skein.dev"}, Resources: []string{"threads"}, Verbs: []string{"get", "create"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "bert"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "bert"},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "bert"}}})
+		Eventually(ctx, func() error {
+			_, err := cluster.Plugin(ctx, "-n", ns, "adopt", id, "--as", "bert")
+			return err
+		}).Should(MatchError(ContainSubstring(`the user "bert" cannot delete resource "retained"`)))
+		Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", BeEmpty()), "who may not adopt changes nothing")
+		holding(ctx, ns, "bea", "backup_role.yaml")
+		Eventually(ctx, func() error {
+			_, err := cluster.Plugin(ctx, "-n", ns, "adopt", "--list", "--as", "bea")
+			return err
+		}).Should(Succeed())
+		out, err = cluster.Plugin(ctx, "-n", ns, "adopt", id, "--name", "found", "--as", "bea")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(Equal("thread/found has the conversation " + id + "\n"))
 		Expect(last(say(ctx, cluster.Thread(ns, "found"), 2, "still there?"))).To(Equal("echo: still there?"))
