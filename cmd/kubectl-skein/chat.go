@@ -100,7 +100,7 @@ func (p *plugin) converse(ctx context.Context, name string, o chatOptions, inter
 		return err
 	}
 	defer in.close()
-	c := &chat{plugin: in.plugin(p), t: t, in: in, interrupts: interrupts, sent: map[string]string{}}
+	c := &chat{plugin: in.plugin(p), t: t, in: in, interrupts: interrupts, sent: map[string]string{}, runs: map[string]bool{}}
 	if started != nil {
 		started(c.plugin)
 	}
@@ -117,7 +117,7 @@ type chat struct {
 	view     *live
 	attached []runtimev1.Attachment // for the next message
 	sent     map[string]string      // messages without an answer so far: the run that took each, "" before one did
-	runs     int                    // that are under way
+	runs     map[string]bool        // that are under way
 	stopping bool
 	asking   []runtimev1.Approval // calls that the person is asked about, the first one now
 	failed   error                // how the last run failed
@@ -139,6 +139,10 @@ func (c *chat) run(ctx context.Context, o chatOptions) error {
 		return err
 	}
 	defer stop()
+	if last := rec.LastRun; last != nil && last.EndedAt == 0 {
+		c.runs[last.ID] = true // a run that goes on after an approval starts no second time
+		c.askAll(ctx)
+	}
 	c.in.start()
 	events, ended := c.events(ctx, rec.LastEvent)
 	var over <-chan time.Time // when an answer has taken too long
@@ -174,7 +178,7 @@ func (c *chat) run(ctx context.Context, o chatOptions) error {
 			}
 			return endedStream(err)
 		case s := <-c.interrupts:
-			if s == syscall.SIGTERM || c.runs == 0 && len(c.sent) == 0 || c.stopping {
+			if s == syscall.SIGTERM || c.idle() || c.stopping {
 				return coded(exitInterrupted, errLeft)
 			}
 			c.stop(ctx)
@@ -182,7 +186,7 @@ func (c *chat) run(ctx context.Context, o chatOptions) error {
 	}
 }
 
-func (c *chat) idle() bool { return len(c.sent) == 0 && c.runs == 0 }
+func (c *chat) idle() bool { return len(c.sent) == 0 && len(c.runs) == 0 }
 
 // earlier prints the newest messages.
 func (c *chat) earlier(ctx context.Context, tail int) error {
@@ -241,7 +245,7 @@ func (c *chat) line(ctx context.Context, line string) (quit bool, err error) {
 	case strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//"):
 		fmt.Fprintf(c.ErrOut, "%s is not a command; /help lists the commands; to send a message that begins with a slash, type two slashes\n", command)
 	case len(c.asking) > 0:
-		c.decideOn(ctx, line)
+		return c.decideOn(ctx, line)
 	default:
 		if strings.HasPrefix(line, "//") {
 			line = line[1:]
@@ -298,7 +302,7 @@ func (c *chat) stop(ctx context.Context) {
 func (c *chat) event(ctx context.Context, e *runtimev1.Event) {
 	switch e.Type {
 	case runtimev1.EventRunStarted:
-		c.runs++
+		c.runs[e.RunID] = true
 	case runtimev1.EventMessageCreated:
 		if _, mine := c.sent[e.MessageID]; mine {
 			c.sent[e.MessageID] = e.RunID
@@ -308,7 +312,7 @@ func (c *chat) event(ctx context.Context, e *runtimev1.Event) {
 		}
 	case runtimev1.EventApprovalRequested:
 		c.view.breakOff()
-		c.ask(ctx, e)
+		c.askAll(ctx)
 	case runtimev1.EventApprovalDecided:
 		c.decided(e)
 	}
@@ -319,7 +323,8 @@ func (c *chat) event(ctx context.Context, e *runtimev1.Event) {
 }
 
 func (c *chat) runEnded(e *runtimev1.Event) {
-	c.runs, c.stopping, c.asking = max(c.runs-1, 0), false, nil
+	delete(c.runs, e.RunID)
+	c.stopping, c.asking = false, nil
 	for id, run := range c.sent {
 		if run != "" && run == e.RunID {
 			delete(c.sent, id)

@@ -4,28 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// ask adds a call that waits for approval to those that the person is asked about.
-func (c *chat) ask(ctx context.Context, e *runtimev1.Event) {
-	var wanted struct{ ToolCallID string }
-	if json.Unmarshal(e.Data, &wanted) != nil {
-		return
-	}
+// askAll adds the calls that wait for approval to those that the person is asked about.
+func (c *chat) askAll(ctx context.Context) {
 	list, err := waitingCalls(ctx, c.t, runtimev1.MaxPageSize)
 	if err != nil {
 		c.report(err)
 		return
 	}
 	for _, a := range list.Approvals {
-		if a.ToolCallID == wanted.ToolCallID && a.Decision == nil {
-			c.asking = append(c.asking, a)
-			if len(c.asking) == 1 {
-				c.question()
-			}
+		asked := slices.ContainsFunc(c.asking, func(b runtimev1.Approval) bool { return b.ToolCallID == a.ToolCallID })
+		if a.Decision != nil || asked {
+			continue
+		}
+		c.asking = append(c.asking, a)
+		if len(c.asking) == 1 {
+			c.question()
 		}
 	}
 }
@@ -54,26 +53,29 @@ func (c *chat) decided(e *runtimev1.Event) {
 	}
 }
 
-// decideOn takes a line as the answer to the question.
-func (c *chat) decideOn(ctx context.Context, line string) {
+// decideOn takes a line as the answer to the question. A script whose line is no answer ends, since its message is not sent.
+func (c *chat) decideOn(ctx context.Context, line string) (quit bool, err error) {
 	word, reason, _ := strings.Cut(line, " ")
 	id := c.asking[0].ToolCallID
-	var err error
 	switch strings.ToLower(word) {
 	case "y", "yes":
 		_, err = c.t.Approve(ctx, id, strings.TrimSpace(reason), nil)
 	case "n", "no":
 		_, err = c.t.Refuse(ctx, id, strings.TrimSpace(reason))
 	default:
+		if !c.in.terminal {
+			return true, fmt.Errorf("a call of %s waits for approval, and %q is no answer to that: send y, or n with a reason, before the message", safe(c.asking[0].Name), shorten(safe(line)))
+		}
 		c.question()
-		return
+		return false, nil
 	}
 	if err != nil {
 		c.report(err)
-		return
+		return false, nil
 	}
 	c.asking = c.asking[1:] // the event of the decision may come later
 	if len(c.asking) > 0 {
 		c.question()
 	}
+	return false, nil
 }
