@@ -228,6 +228,34 @@ var _ = Describe("The memory of an agent", Label("RUN-08"), func() {
 		Expect(found[false]).NotTo(ContainSubstring("ada"))
 	}, SpecTimeout(5*time.Minute))
 
+	It("leaves Models for embeddings to memory: what has to write is not Ready with one, until it is corrected", Label("AGT-06", "K8S-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		vectors := harness.Scripted(ns, "vectors", always("noted"))
+		vectors.Spec.Capabilities = &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}
+		model, prompt := harness.Scripted(ns, "model", always("noted")), harness.Prompt(ns, "prompt", "vectors")
+		model.Spec.Fallbacks = []skeinv1.LocalRef{{Name: "vectors"}}
+		create(ctx, vectors)
+		all := func(each map[client.Object]func() []metav1.Condition, matches OmegaMatcher) {
+			GinkgoHelper()
+			for o, conditions := range each {
+				Eventually(ctx, func(g Gomega) {
+					g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+					g.Expect(conditions()).To(ContainElement(matches))
+				}).Should(Succeed(), "%T", o)
+			}
+		}
+		all(map[client.Object]func() []metav1.Condition{vectors: func() []metav1.Condition { return vectors.Status.Conditions }}, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
+		create(ctx, model, prompt)
+		both := map[client.Object]func() []metav1.Condition{
+			model: func() []metav1.Condition { return model.Status.Conditions }, prompt: func() []metav1.Condition { return prompt.Status.Conditions },
+		}
+		all(both, And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring(`names Model "vectors", which is for embeddings only`))))
+		was := vectors.DeepCopy()
+		vectors.Spec.Capabilities = nil
+		Expect(cluster.Client.Patch(ctx, vectors, client.MergeFrom(was))).To(Succeed())
+		all(both, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
+	}, SpecTimeout(5*time.Minute))
+
 	It("needs a model that gives embeddings, and says so until it has one", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", always("noted")), harness.Scripted(ns, "vectors", harness.Answer("none")),

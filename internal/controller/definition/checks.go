@@ -186,6 +186,9 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.checkReady(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 		return err
 	}
+	if err := definitions.CheckWrites("spec.modelRef", m.Name, &m.Spec); err != nil {
+		return err
+	}
 	servers := map[string]*skeinv1.MCPServer{}
 	for i, ref := range p.Spec.Tools {
 		if ref.Prompt != "" {
@@ -264,6 +267,9 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 		if err := c.checkReady(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
+		if err := definitions.CheckWrites(at, m.Name, &m.Spec); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -291,6 +297,9 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	}
 	var m skeinv1.Model
 	err := c.checkReady(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
+	if err == nil {
+		err = definitions.CheckWrites("spec.titleModelRef", m.Name, &m.Spec)
+	}
 	setSecondary(ctx, w, skeinv1.ConditionTitlesReady, "threads of this agent get no titles", err)
 }
 

@@ -6,12 +6,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
 	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube/definitions"
 	"github.com/skein-dev/skein/internal/kube/objects"
 	"github.com/skein-dev/skein/internal/model/providers"
@@ -77,6 +81,46 @@ var _ = Describe("What a prompt is made of", Label("AGT-05"), func() {
 		}
 		Expect(watches.Reach(ctx, e.Client, &skeinv1.PromptList{}, Meta("c").Namespace, objects.IndexInclude, "c")).To(ConsistOf(
 			HaveField("Name", "a"), HaveField("Name", "b")))
+	})
+
+	It("is no Model for embeddings, where a Model has to write", func(ctx SpecContext) {
+		vectors := &skeinv1.Model{ObjectMeta: Meta("vectors"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Capabilities: &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}}}
+		e.Create(ctx, vectors)
+		Reconcile(ctx, of(e, func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status }, c.model), vectors)
+		refused := func(field string) OmegaMatcher {
+			return And(MatchError(ContainSubstring(field+` names Model "vectors", which is for embeddings only`)), BeAssignableToTypeOf(&definition.NotReadyError{}))
+		}
+		p := prompt("p")
+		p.Spec.ModelRef.Name = "vectors"
+		e.Create(ctx, p)
+		Expect(check(ctx, p)).To(refused("spec.modelRef"))
+		fine := prompt("fine")
+		e.Create(ctx, fine)
+		Reconcile(ctx, of(e, func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status }, c.prompt), fine)
+
+		handler := skeinv1.AgentSide{Handler: &skeinv1.SideHandler{Code: skeinv1.CodeSource{Inline: "export default async () => {}"},
+			Models: []skeinv1.HandlerModel{{Name: "own", ModelRef: skeinv1.LocalRef{Name: "vectors"}}}}}
+		prompted := func(name string) skeinv1.AgentSide { return skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}} }
+		for field, a := range map[string]*skeinv1.Agent{
+			"spec.modelRef":                         {ObjectMeta: Meta("prompted"), Spec: skeinv1.AgentSpec{SideA: prompted("p")}},
+			"spec.sideA.handler.models[0].modelRef": {ObjectMeta: Meta("handler"), Spec: skeinv1.AgentSpec{SideA: handler}},
+		} {
+			e.Create(ctx, a)
+			_, err := c.defs.Agent(ctx, a.Namespace, a.Name)
+			Expect(err).To(refused(field))
+			if a.Spec.SideA.Handler != nil {
+				Expect(c.agent(ctx, a)).To(refused(field))
+			}
+		}
+
+		a := &skeinv1.Agent{ObjectMeta: Meta("titled"), Spec: skeinv1.AgentSpec{SideA: prompted("fine"), TitleModelRef: &skeinv1.LocalRef{Name: "vectors"}}}
+		e.Create(ctx, a)
+		var list []metav1.Condition
+		c.titles(ctx, a, conditions.Writer{List: &list})
+		Expect(list).To(ConsistOf(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("for embeddings only")))))
+		resolved, err := c.defs.Agent(ctx, a.Namespace, a.Name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(resolved.Titles).To(BeNil())
 	})
 
 	It("has schemas that can be used", func(ctx SpecContext) {

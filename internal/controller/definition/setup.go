@@ -77,7 +77,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.ModelList{} },
 			watches: []watch{
 				content("Secret", objects.IndexSecret), content("ConfigMap", objects.IndexConfigMap),
-				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Model{}, index: objects.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 				{object: objects.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}},
 			},
 			again: func(m *skeinv1.Model) time.Duration { return lookAgain(m.Spec.Endpoint != "") },

@@ -31,8 +31,11 @@ func (d *Resolver) resolveModelsAfterRun(ctx context.Context, a *skeinv1.Agent, 
 	}
 	if a.Spec.TitleModelRef != nil {
 		var unusable *definition.NotReadyError
-		out.Titles, err = d.modelAfterRun(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
+		if out.Titles, err = d.modelAfterRun(ctx, a, a.Spec.TitleModelRef, fieldTitleModel); err == nil {
+			err = CheckWrites(fieldTitleModel, out.Titles.Name, &out.Titles.Spec)
+		}
 		if errors.As(err, &unusable) {
+			out.Titles = nil
 			return nil // threads run without titles, and a condition of the Agent reports it
 		}
 		return err
@@ -68,6 +71,14 @@ func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
 		return nil
 	}
 	return objects.NotReady(skeinv1.ReasonInvalidSpec, "Model %q returns no embeddings: name an embedding model in %s, or set spec.capabilities.embeddings: true on this Model if it is one", name, fieldEmbeddingModel)
+}
+
+// CheckWrites returns a *definition.NotReadyError when a Model that is to generate text is one for embeddings. field is the field that names it.
+func CheckWrites(field, name string, m *skeinv1.ModelSpec) error {
+	if !m.Capabilities.Embeds() {
+		return nil
+	}
+	return objects.NotReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text, or remove spec.capabilities.embeddings from this Model if it does", field, name)
 }
 
 // CheckMemory returns a *definition.NotReadyError when a prompt offers the memory tools but its agent has no memory.

@@ -20,6 +20,9 @@ func (d *Resolver) resolveCompactor(ctx context.Context, p *skeinv1.Prompt) (m *
 	}
 	var object skeinv1.Model
 	if err = d.reader.get(ctx, "Model", p.Namespace, c.ModelRef.Name, fieldCompactionModel, &object); err == nil {
+		err = CheckWrites(fieldCompactionModel, object.Name, &object.Spec)
+	}
+	if err == nil {
 		m, err = d.Models.Resolve(ctx, &object)
 	}
 	var notReady *definition.NotReadyError
@@ -32,10 +35,11 @@ func (d *Resolver) resolveCompactor(ctx context.Context, p *skeinv1.Prompt) (m *
 // CheckCompaction returns a *definition.NotReadyError when a prompt's compaction cannot work. own is the prompt's Model, and
 // by the one that sums up, which may be the same.
 func CheckCompaction(p *skeinv1.Prompt, own, by *skeinv1.Model) error {
-	switch c := p.Spec.Compaction; {
-	case by.Spec.Capabilities.Embeds():
-		return objects.NotReady(skeinv1.ReasonInvalidSpec, "Model %q only returns embeddings: name one that writes in %s", by.Name, fieldCompactionModel)
-	case (c.Mode == "" || c.Mode == skeinv1.CompactionAuto) && (own.Spec.Capabilities == nil || own.Spec.Capabilities.ContextWindow == 0):
+	if err := CheckWrites(fieldCompactionModel, by.Name, &by.Spec); err != nil {
+		return err
+	}
+	c := p.Spec.Compaction
+	if (c.Mode == "" || c.Mode == skeinv1.CompactionAuto) && (own.Spec.Capabilities == nil || own.Spec.Capabilities.ContextWindow == 0) {
 		return objects.NotReady(skeinv1.ReasonInvalidSpec, "Model %q does not say how much it reads: set its spec.capabilities.contextWindow in tokens, or spec.compaction.mode: manual here", own.Name)
 	}
 	return nil

@@ -118,6 +118,9 @@ func (d *Resolver) resolveSide(ctx context.Context, a *skeinv1.Agent, name, fiel
 	if err := d.reader.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
 		return nil, objects.Within("Prompt", p.Name, err)
 	}
+	if err := CheckWrites("spec.modelRef", m.Name, &m.Spec); err != nil {
+		return nil, objects.Within("Prompt", p.Name, err)
+	}
 	resolved, err := d.Models.Resolve(ctx, &m)
 	if err != nil {
 		return nil, objects.Within("Model", m.Name, err)

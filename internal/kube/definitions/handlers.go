@@ -28,7 +28,11 @@ func (d *Resolver) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, f
 	}
 	for i, ref := range spec.Handler.Models {
 		var m skeinv1.Model
-		if err := d.reader.get(ctx, "Model", a.Namespace, ref.ModelRef.Name, fmt.Sprintf("%s.handler.models[%d].modelRef", field, i), &m); err != nil {
+		at := fmt.Sprintf("%s.handler.models[%d].modelRef", field, i)
+		if err := d.reader.get(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m); err != nil {
+			return nil, err
+		}
+		if err := CheckWrites(at, m.Name, &m.Spec); err != nil {
 			return nil, err
 		}
 		resolved, err := d.Models.Resolve(ctx, &m)

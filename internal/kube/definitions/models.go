@@ -46,8 +46,8 @@ func (ms *Models) Resolve(ctx context.Context, m *skeinv1.Model) (*definition.Mo
 		if err := ms.reader.get(ctx, "Model", m.Namespace, ref.Name, field, &other); err != nil {
 			return nil, err
 		}
-		if other.Spec.Capabilities.Embeds() {
-			return nil, objects.NotReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text", field, ref.Name)
+		if err := CheckWrites(field, ref.Name, &other.Spec); err != nil {
+			return nil, err
 		}
 		fallback, err := ms.resolveAlone(ctx, &other)
 		if err != nil {
