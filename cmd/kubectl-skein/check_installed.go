@@ -244,19 +244,33 @@ func expiry(bundle []byte) (last time.Time) {
 	return last
 }
 
+// admissionPolicies are the ValidatingAdmissionPolicies of config/admission.
+var admissionPolicies = []string{"skein-adoption", "skein-forks", "skein-pools", "skein-retention", "skein-secrets", "skein-users", "skein-work"}
+
 func checkPolicies(ctx context.Context, c *checker, say say) error {
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := c.client.List(ctx, &bindings); err != nil {
 		return err
 	}
-	bound := 0
+	denies := map[string]bool{}
 	for i := range bindings.Items {
-		if strings.HasPrefix(bindings.Items[i].Spec.PolicyName, "skein-") {
-			bound++
+		if b := &bindings.Items[i].Spec; slices.Contains(b.ValidationActions, admissionv1.Deny) {
+			denies[b.PolicyName] = true
 		}
 	}
-	if bound == 0 {
-		say(levelError, "kubectl apply -k config/admission", "no ValidatingAdmissionPolicy of Skein is bound: authors may reach what they have no right to")
+	var weak []string
+	for _, name := range admissionPolicies {
+		err := c.client.Get(ctx, client.ObjectKey{Name: name}, &admissionv1.ValidatingAdmissionPolicy{})
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil || !denies[name] {
+			weak = append(weak, name)
+		}
+	}
+	if len(weak) > 0 {
+		say(levelError, "kubectl apply -k config/admission",
+			"these ValidatingAdmissionPolicies refuse nothing, because they do not exist or are not bound with the action Deny: %s; authors may reach what they have no right to", strings.Join(weak, ", "))
 	}
 	var policies networkingv1.NetworkPolicyList
 	if err := c.client.List(ctx, &policies, client.InNamespace(c.system)); err != nil {
@@ -265,8 +279,8 @@ func checkPolicies(ctx context.Context, c *checker, say say) error {
 	if len(policies.Items) == 0 {
 		say(levelWarning, "kubectl apply -k config/network", "no NetworkPolicy protects the manager in the namespace %s", c.system)
 	}
-	if bound > 0 && len(policies.Items) > 0 {
-		say(levelOK, "", "%d admission policies are bound, and %d network policies are in %s", bound, len(policies.Items), c.system)
+	if len(weak) == 0 && len(policies.Items) > 0 {
+		say(levelOK, "", "%d admission policies are bound, and %d network policies are in %s", len(admissionPolicies), len(policies.Items), c.system)
 	}
 	return nil
 }

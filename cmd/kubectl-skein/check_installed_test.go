@@ -8,19 +8,25 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
@@ -34,6 +40,7 @@ func found(t *testing.T, one check, objects ...client.Object) (out []string) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		skeinv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, apiregistrationv1.AddToScheme,
+		admissionv1.AddToScheme, networkingv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -97,6 +104,46 @@ func pool(name string, ready metav1.ConditionStatus) *skeinv1.SandboxPool {
 	return p
 }
 
+func policies(names ...string) (out []client.Object) {
+	for _, name := range names {
+		out = append(out, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return out
+}
+
+// bindings returns a binding of each policy with an action.
+func bindings(action admissionv1.ValidationAction, names ...string) (out []client.Object) {
+	for _, name := range names {
+		out = append(out, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "of-" + name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{action}}})
+	}
+	return out
+}
+
+func TestAllAdmissionPoliciesAreChecked(t *testing.T) {
+	files, err := filepath.Glob("../../config/admission/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var o metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(strings.SplitN(string(data), "\n---\n", 2)[0]), &o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind == "ValidatingAdmissionPolicy" {
+			installed = append(installed, o.Name)
+		}
+	}
+	if slices.Sort(installed); !slices.Equal(installed, admissionPolicies) {
+		t.Errorf("config/admission has %q, and kubectl skein check looks for %q", installed, admissionPolicies)
+	}
+}
+
 func TestChecksFindWhatIsWrong(t *testing.T) {
 	secret := func(name string, data map[string][]byte) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: in("skein-system", name), Data: data}
@@ -104,6 +151,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	waits := &corev1.Pod{ObjectMeta: in("skein-system", "skein-manager-0")}
 	waits.Labels = map[string]string{"app": "skein"}
 	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
+	network := &networkingv1.NetworkPolicy{ObjectMeta: in("skein-system", "skein-manager")}
 	for name, c := range map[string]struct {
 		run     check
 		objects []client.Object
@@ -129,6 +177,16 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			[]string{"warning: team/b is not ready: Scaling: 0 of 2 warm sandboxes are ready", "ok: 1 of 2 are ready"}},
 		"no pools": {check{"sandbox pools", checkPools}, nil,
 			[]string{"warning: no namespace has a SandboxPool: agents without code work, tools in TypeScript do not"}},
+		"no policies": {check{"policies", checkPolicies}, nil, []string{
+			"error: these ValidatingAdmissionPolicies refuse nothing, because they do not exist or are not bound with the action Deny: " + strings.Join(admissionPolicies, ", ") +
+				"; authors may reach what they have no right to",
+			"warning: no NetworkPolicy protects the manager in the namespace skein-system"}},
+		"one policy that is not bound, one that only warns, and one that is gone": {check{"policies", checkPolicies},
+			slices.Concat(policies(admissionPolicies[1:]...), bindings(admissionv1.Deny, slices.Concat(admissionPolicies[:1], admissionPolicies[3:])...), bindings(admissionv1.Warn, admissionPolicies[2]), []client.Object{network}),
+			[]string{"error: these ValidatingAdmissionPolicies refuse nothing, because they do not exist or are not bound with the action Deny: " + strings.Join(admissionPolicies[:3], ", ") +
+				"; authors may reach what they have no right to"}},
+		"all policies": {check{"policies", checkPolicies}, slices.Concat(policies(admissionPolicies...), bindings(admissionv1.Deny, admissionPolicies...), []client.Object{network}),
+			[]string{"ok: 7 admission policies are bound, and 1 network policies are in skein-system"}},
 		"certificates": {check{"certificates", checkCertificates}, []client.Object{
 			secret("skein-runtime-api-tls", map[string][]byte{"tls.crt": certificate(t, checkTime.Add(-time.Hour)), "tls.key": []byte("secret"), "ca.crt": certificate(t, checkTime.Add(certificateRest+time.Hour))}),
 			secret("skein-sandbox-ca", map[string][]byte{"tls.crt": certificate(t, checkTime.Add(certificateRest-time.Hour))}),
