@@ -130,7 +130,7 @@ type location struct{ thread, path string }
 // remotePath parses THREAD:PATH. A local path with a colon can be written as ./a:b.
 func remotePath(arg string) (location, bool) {
 	thread, p, ok := strings.Cut(arg, ":")
-	if !ok || thread == "" || strings.ContainsAny(thread, `/\.`) {
+	if !ok || thread == "" || strings.HasPrefix(thread, ".") || strings.ContainsAny(thread, `/\`) {
 		return location{}, false
 	}
 	return location{thread: thread, path: p}, true
