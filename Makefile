@@ -320,7 +320,7 @@ deploy: ## Install Skein into the cluster of your kubeconfig [OVERLAY=default|pe
 	@$(KUBECTL) apply --server-side -k config/$(OVERLAY)
 
 .PHONY: undeploy
-undeploy: ## Delete Skein from the cluster of your kubeconfig.
+undeploy: uninstall ## Delete Skein from the cluster of your kubeconfig; first every object of its kinds, while the manager still purges them.
 	@$(KUBECTL) delete --ignore-not-found -k config/$(OVERLAY)
 
 .PHONY: run
