@@ -37,6 +37,8 @@ type BackupContents struct {
 	Digest string
 	Object string // of the bucket
 	Size   int64
+	// Instead, of contents that are restored, is the object that Object replaces, because it is missing from the bucket.
+	Instead string
 }
 
 // BackupSummary says what a backup of a namespace has.
@@ -96,8 +98,8 @@ type BackupStore interface {
 	RestoreState(ctx context.Context, r Restore, threads []string) (*RestoreState, error)
 	// RestoreRows stores rows of a restore. It returns a *BackupError for rows that do not fit, and ErrRestored after FinishRestore.
 	RestoreRows(ctx context.Context, r Restore, rows []BackupRow) error
-	// RestoreContents makes the files of a restore with a digest refer to an object of the bucket. It returns the objects that
-	// nothing refers to, perhaps the given one. It fails with ErrNotFound when no file has this digest, and with ErrRestored after
+	// RestoreContents makes the files of a restore with a digest refer to an object of the bucket, unless the digest has another object than
+	// the one that is missing. It returns the objects that nothing refers to, perhaps the given one. It fails with ErrNotFound when no file has this digest, and with ErrRestored after
 	// FinishRestore.
 	RestoreContents(ctx context.Context, r Restore, c BackupContents, uploaded int64) (freed []string, err error)
 	// FinishRestore makes the threads visible. It fails with a *BackupError when the number of their rows is not the one in rows, when rows

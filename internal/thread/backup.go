@@ -145,11 +145,10 @@ func (s *Service) RestoreContents(ctx context.Context, r store.Restore, digest s
 		}
 		return &store.BackupError{Message: "the bytes are not those of " + digest + ": the backup is damaged"}
 	}
-	object := c.object
-	freed, err := s.store.RestoreContents(ctx, r, store.BackupContents{Digest: digest, Object: object, Size: c.size}, c.uploaded)
+	freed, err := s.store.RestoreContents(ctx, r, store.BackupContents{Digest: digest, Object: c.object, Size: c.size, Instead: c.instead}, c.uploaded)
 	if err != nil {
-		if object != "" {
-			s.blobs.remove(ctx, object)
+		if c.object != "" && isRefused(err) {
+			s.blobs.remove(ctx, c.object)
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			return &store.BackupError{Message: "no file of the restore has the contents " + digest + ": send the rows first"}

@@ -38,12 +38,16 @@ func (st *State) putContents(ctx context.Context, p *content, f store.File) (*st
 	}
 }
 
-// isRefused reports whether an error of Apply means that nothing was written. After an outage that is unknown: the upload
+// isRefused reports whether an error of Apply or RestoreContents means that nothing was written. After an outage that is unknown: the upload
 // stays, and is swept unless a file refers to it after all.
 func isRefused(err error) bool {
+	var unfit *store.BackupError
+	if errors.As(err, &unfit) {
+		return true
+	}
 	for _, kind := range []error{
 		store.ErrFolder, store.ErrNotFolder, store.ErrQuota, store.ErrNoContents, store.ErrNotFound, store.ErrTerminated,
-		store.ErrFenced, store.ErrConflict,
+		store.ErrFenced, store.ErrConflict, store.ErrRestored,
 	} {
 		if errors.Is(err, kind) {
 			return true

@@ -262,7 +262,7 @@ func (s Store) RestoreContents(ctx context.Context, r store.Restore, c store.Bac
 		if err := t.Row(t.Ctx, queries.StagedDigest, []any{c.Digest, stagingNamespace(r)}, &one); err != nil {
 			return err
 		}
-		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded}
+		op := &store.PutFile{File: store.File{Digest: c.Digest, Size: c.Size}, Object: c.Object, Uploaded: uploaded, Instead: c.Instead}
 		err := files.ReferToContents(t, op)
 		freed = op.Freed
 		if err != nil {
