@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -34,7 +35,8 @@ const clusterNamespace = "kube-system"
 
 // ReconcileOwners gives rows without an owner, which an earlier release wrote, to the namespace that has their name now, and removes
 // rows of namespaces that are gone. It removes only what the API server has said is gone: with any error, rows stay. In another
-// cluster than before, as after the cluster was made anew, no namespace is the one that it was. Then rows go by their names once more.
+// cluster than before, as after the cluster was made anew, no namespace is the one that it was. Then rows and threads go by their names
+// once more.
 func (s *Service) ReconcileOwners(ctx context.Context) (removed int64, err error) {
 	if s.namespaceUID == nil {
 		return 0, nil
@@ -71,7 +73,7 @@ func (s *Service) ReconcileOwners(ctx context.Context) (removed int64, err error
 	return removed, nil
 }
 
-// reconcileCluster takes rows away from the namespaces of another cluster.
+// reconcileCluster gives rows of the namespaces of another cluster to those of this one.
 func (s *Service) reconcileCluster(ctx context.Context) error {
 	now, err := s.namespaceUID(ctx, clusterNamespace)
 	if err != nil {
@@ -85,20 +87,51 @@ func (s *Service) reconcileCluster(ctx context.Context) error {
 		return err
 	}
 	if was != "" {
-		owners, err := s.store.Owners(ctx)
-		if err != nil {
+		if err := s.leaveCluster(ctx); err != nil {
 			return err
 		}
-		for _, ns := range owners {
-			if ns.UID == "" {
-				continue
+	}
+	return s.store.SetCluster(ctx, now)
+}
+
+// leaveCluster gives what namespaces of another cluster have to those that have their names now. A name without a namespace waits for the
+// next one. Retained threads change hands only when their namespace was the last of its name: those of an earlier one, which was
+// deleted in the other cluster, stay out of reach. Their owner is given last of all namespaces of the name, and its retained threads first.
+// So a call that follows one that failed finds the same owner.
+func (s *Service) leaveCluster(ctx context.Context) error {
+	all, err := s.store.FormerOwners(ctx)
+	if err != nil {
+		return err
+	}
+	uids, last := map[string]string{}, map[string]string{}
+	var former []store.Namespace
+	for _, ns := range all {
+		if _, known := uids[ns.Name]; !known {
+			if uids[ns.Name], err = s.namespaceUID(ctx, ns.Name); err != nil {
+				return fmt.Errorf("read namespace %s: %w", ns.Name, err)
 			}
-			if _, err := inSlices(func() (int64, error) { return s.store.GiveRows(ctx, ns, "") }); err != nil {
+		}
+		if ns.UID != uids[ns.Name] { // others have written in this cluster already
+			former = append(former, ns)
+			last[ns.Name] = ns.UID
+		}
+	}
+	for _, ns := range former {
+		uid := uids[ns.Name]
+		steps := []func() (int64, error){
+			func() (int64, error) { return s.store.GiveThreads(ctx, ns, uid, false) },
+			func() (int64, error) { return s.store.GiveRows(ctx, ns, uid) },
+		}
+		if last[ns.Name] == ns.UID {
+			steps = slices.Insert(steps, 0, func() (int64, error) { return s.store.GiveThreads(ctx, ns, uid, true) })
+		}
+		for _, step := range steps {
+			if _, err := inSlices(step); err != nil {
 				return err
 			}
 		}
 	}
-	return s.store.SetCluster(ctx, now)
+	return nil
 }
 
 // inSlices repeats work on a bounded number of rows until none are left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -86,5 +87,62 @@ var _ = Describe("What goes by the name of a namespace", Label("STA-07", "K8S-10
 		Expect(sweep(ctx)).To(BeZero())
 		Expect(owners(ctx)).To(ConsistOf(named("door", "uid-9"), named("free", "")))
 		Expect(e.KV(named("door", "")).Get(ctx, "s", "mine")).To(HaveField("Exists", true))
+	})
+
+	Context("of threads, when the cluster was made anew", Label("THR-09"), func() {
+		create := func(ctx context.Context, id, uid string, ops ...store.Op) {
+			GinkgoHelper()
+			e.clock.Step(time.Second)
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "door", NamespaceUID: uid, Name: id, Agent: "helper"})
+			Expect(err).NotTo(HaveOccurred())
+			if len(ops) > 0 {
+				Expect(e.store.Apply(ctx, id, nil, ops...)).To(Succeed())
+			}
+		}
+		owner := func(ctx context.Context, id string) string {
+			GinkgoHelper()
+			t, err := e.store.Thread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			return t.NamespaceUID
+		}
+		BeforeEach(func(ctx SpecContext) {
+			create(ctx, "earlier", "uid-1", &store.Retain{NamespaceUID: "uid-1"})
+			create(ctx, "lost", "uid-1") // its finalizer was removed by hand
+			create(ctx, "kept", "uid-2", &store.Retain{NamespaceUID: "uid-2"})
+			create(ctx, "living", "uid-2")
+			Expect(sweep(ctx)).To(BeEquivalentTo(2))
+		})
+
+		It("goes to the namespace of the name, but for data that was retained in an earlier one", func(ctx SpecContext) {
+			uids = map[string]string{"kube-system": "cluster-2", "door": "uid-9"}
+			create(ctx, "new", "uid-9") // before the leader has looked
+			away = map[string]bool{"door": true}
+			_, err := e.ReconcileOwners(ctx)
+			Expect(err).To(MatchError(errAway))
+			Expect(owner(ctx, "kept")).To(Equal("uid-2"))
+			away = nil
+			for range 2 {
+				Expect(sweep(ctx)).To(BeZero())
+				for _, id := range []string{"kept", "living", "lost", "new"} {
+					Expect(owner(ctx, id)).To(Equal("uid-9"), id)
+				}
+				Expect(owner(ctx, "earlier")).To(Equal("uid-1"))
+			}
+			adopt := &store.Adopt{ObjectUID: "object", NamespaceUID: "uid-9", Name: "again", Agent: "helper"}
+			Expect(e.store.Apply(ctx, "earlier", nil, adopt)).To(MatchError(store.ErrNotRetained))
+			Expect(e.store.Apply(ctx, "kept", nil, adopt)).To(Succeed())
+		})
+
+		It("waits for a namespace of the name", func(ctx SpecContext) {
+			uids = map[string]string{"kube-system": "cluster-2"}
+			Expect(sweep(ctx)).To(BeZero())
+			Expect(owner(ctx, "kept")).To(BeEmpty())
+			Expect(owner(ctx, "earlier")).To(Equal("uid-1"))
+			uids["door"] = "uid-9"
+			Expect(sweep(ctx)).To(BeZero())
+			Expect(owner(ctx, "living")).To(Equal("uid-9"))
+			adopt := &store.Adopt{ObjectUID: "object", NamespaceUID: "uid-9", Name: "again", Agent: "helper"}
+			Expect(e.store.Apply(ctx, "kept", nil, adopt)).To(Succeed())
+		})
 	})
 })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -123,6 +124,39 @@ func describeNamesakes(e *env) {
 
 			Expect(all(func() (int64, error) { return e.store.GiveRows(ctx, second, "") })).To(BeEquivalentTo(3 + 1))
 			Expect(e.store.Owners(ctx)).To(ConsistOf(anyone, store.Namespace{Name: "other", UID: "uid-3"}))
+		})
+
+		It("of another cluster are found in the order of their use, and their threads given away, some at a time", Label("THR-09"), func(ctx SpecContext) {
+			defer func(n int64) { owners.Slice = n }(owners.Slice)
+			owners.Slice = 2
+			at := func(ns store.Namespace, ids ...string) {
+				GinkgoHelper()
+				for _, id := range ids {
+					e.clock.Step(time.Second)
+					threadOf(ctx, ns, id, "")
+				}
+			}
+			at(second, "old")
+			at(first, "a", "b", "c", "kept")
+			e.apply(ctx, "kept", &store.Retain{NamespaceUID: first.UID})
+			at(store.Namespace{Name: "only-retained", UID: "uid-3"}, "gone")
+			e.apply(ctx, "gone", &store.Retain{NamespaceUID: "uid-3"})
+			at(anyone, "unknown")
+			Expect(e.store.FormerOwners(ctx)).To(Equal([]store.Namespace{second, first}))
+			e.clock.Step(time.Second)
+			Expect(e.store.SetKV(ctx, second, "s", store.KVEntry{Key: "k", Value: json.RawMessage(`1`)})).To(Succeed())
+			Expect(e.store.FormerOwners(ctx)).To(Equal([]store.Namespace{first, second}))
+
+			for _, n := range []int64{2, 1, 0} {
+				Expect(e.store.GiveThreads(ctx, first, "uid-9", false)).To(Equal(n))
+			}
+			Expect(e.info(ctx, "a").NamespaceUID).To(Equal("uid-9"))
+			Expect(e.info(ctx, "kept").NamespaceUID).To(Equal(first.UID))
+			for _, n := range []int64{1, 0} {
+				Expect(e.store.GiveThreads(ctx, first, "", true)).To(Equal(n))
+			}
+			Expect(e.info(ctx, "kept").NamespaceUID).To(BeEmpty())
+			Expect(e.store.GiveThreads(ctx, anyone, "uid-9", true)).To(BeZero(), "retained data that any namespace may adopt stays so")
 		})
 
 		It("have lifecycle events of their own", Label("STA-06"), func(ctx SpecContext) {

@@ -55,6 +55,33 @@ func (s Store) Owners(ctx context.Context) (all []store.Namespace, err error) {
 	return all, nil
 }
 
+// FormerOwners implements store.OwnerStore. It reads all rows, which is necessary once for each cluster.
+func (s Store) FormerOwners(ctx context.Context) (all []store.Namespace, err error) {
+	all, err = sqldb.ReadList(ctx, s.DB.Readers.Interruptible(), func(scan sqldb.Scanner) (*store.Namespace, error) {
+		var ns store.Namespace
+		return &ns, scan(&ns.Name, &ns.UID)
+	}, queries.FormerOwners)
+	if err != nil {
+		return nil, fmt.Errorf("list the namespaces of another cluster: %w", err)
+	}
+	return all, nil
+}
+
+// GiveThreads implements store.OwnerStore.
+func (s Store) GiveThreads(ctx context.Context, from store.Namespace, uid string, retained bool) (n int64, err error) {
+	if from.UID == "" || from.UID == uid {
+		return 0, nil
+	}
+	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
+		n, err = t.Exec(t.Ctx, queries.GiveThreads(retained), uid, from.Name, from.UID, Slice)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give threads of namespace %s to another one: %w", from.Name, err)
+	}
+	return n, nil
+}
+
 // GiveRows implements store.OwnerStore. It gives a slice of rows of the first table that has some, so that a call takes little time. The
 // caller calls it until n is 0.
 func (s Store) GiveRows(ctx context.Context, from store.Namespace, uid string) (n int64, err error) {

@@ -10,6 +10,26 @@ const (
 	SetCluster = `INSERT INTO cluster (id, uid) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET uid = excluded.uid`
 )
 
+// FormerOwners has the namespaces that must have existed a short time ago, in the order in which they were used last. Rows of those that are
+// gone are removed, but for retained threads, remnants and restores, which do not count.
+const FormerOwners = `SELECT o.namespace, o.namespace_uid FROM (
+		SELECT namespace, namespace_uid FROM kv_service UNION SELECT namespace, namespace_uid FROM usage_sum
+		UNION SELECT namespace, namespace_uid FROM thread WHERE retained_at = 0) o
+	LEFT JOIN (SELECT namespace, namespace_uid, max(used_at) AS used_at FROM (
+		SELECT namespace, namespace_uid, created_at AS used_at FROM thread UNION ALL SELECT namespace, namespace_uid, created_at FROM lifecycle
+		UNION ALL SELECT namespace, namespace_uid, updated_at FROM kv_service) e GROUP BY namespace, namespace_uid) u
+	ON u.namespace = o.namespace AND u.namespace_uid = o.namespace_uid
+	WHERE o.namespace <> '' AND o.namespace_uid <> '' ORDER BY o.namespace, COALESCE(u.used_at, 0), o.namespace_uid`
+
+// GiveThreads gives threads that have an owner to another one. It takes a new UID, a name, an old UID, and how many threads it may change.
+func GiveThreads(retained bool) string {
+	which := `retained_at = 0`
+	if retained {
+		which = `retained_at <> 0`
+	}
+	return `UPDATE thread SET namespace_uid = ? WHERE key IN (SELECT key FROM thread WHERE namespace = ? AND namespace_uid = ? AND ` + which + ` LIMIT ?)`
+}
+
 // Owned are the queries for the rows of a table that belong to namespaces. NextOwner takes a name and a UID, and returns the next ones. Give
 // takes a new UID, a name, an old UID, the last two again, and how many rows it may change. Drop takes a name and a UID, both again, and
 // how many rows it may remove; it is "" where rows have an end of their own.
