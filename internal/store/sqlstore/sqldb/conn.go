@@ -18,7 +18,8 @@ type Link interface {
 	// Queue sends a statement whose result is not needed, together with the next exec or query at the latest. Its error
 	// may be returned by that call.
 	Queue(ctx context.Context, query string, args []any) error
-	// setInterruptible says whether the end of a context interrupts a query before its first row. A driver may always do so.
+	// setInterruptible says whether the end of a context interrupts a query before its first row, so that a statement may take any time. A
+	// driver may always interrupt. One with a server lets other statements fail when there is no answer for AnswerTimeout.
 	setInterruptible(on bool)
 	Close() error
 }

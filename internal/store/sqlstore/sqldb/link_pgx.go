@@ -14,6 +14,8 @@ import (
 type pgxLink struct {
 	db     *pgx.Conn
 	queued pgx.Batch
+	// patient is set while statements may take any time.
+	patient bool
 }
 
 var _ Link = (*pgxLink)(nil)
@@ -23,8 +25,16 @@ func (l *pgxLink) Queue(_ context.Context, query string, args []any) error {
 	return nil
 }
 
-// setInterruptible does nothing: the end of a context interrupts every query.
-func (l *pgxLink) setInterruptible(bool) {}
+// setInterruptible says whether statements may take any time. The end of a context interrupts every one.
+func (l *pgxLink) setInterruptible(on bool) { l.patient = on }
+
+// bound returns a context for a statement. It has a deadline unless statements may take any time.
+func (l *pgxLink) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, set := ctx.Deadline(); set || l.patient {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, AnswerTimeout)
+}
 
 // drop discards what is queued, and reports whether that included the beginning of the transaction.
 func (l *pgxLink) drop() (begun bool) {
@@ -50,6 +60,8 @@ func (l *pgxLink) send(ctx context.Context, query string, args []any) (pgx.Batch
 }
 
 func (l *pgxLink) Exec(ctx context.Context, query string, args []any) (n int64, err error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	results, err := l.send(ctx, query, args)
 	if err != nil {
 		return 0, err
@@ -65,16 +77,19 @@ func (l *pgxLink) Exec(ctx context.Context, query string, args []any) (n int64, 
 }
 
 func (l *pgxLink) query(ctx context.Context, query string, args []any) (RowSet, error) {
+	ctx, cancel := l.bound(ctx)
 	results, err := l.send(ctx, query, args)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	rows, err := results.Query()
 	if err != nil {
 		_ = results.Close()
+		cancel()
 		return nil, err
 	}
-	return &pgxRows{Rows: rows, results: results}, nil
+	return &pgxRows{Rows: rows, results: results, read: cancel}, nil
 }
 
 func (l *pgxLink) Close() error { return ClosePostgres(l.db) }
@@ -92,6 +107,7 @@ func ClosePostgres(db *pgx.Conn) error {
 type pgxRows struct {
 	pgx.Rows
 	results pgx.BatchResults
+	read    context.CancelFunc // ends the context that the rows are read with
 }
 
 func (r *pgxRows) Scan(dst ...any) error {
@@ -104,6 +120,7 @@ func (r *pgxRows) Scan(dst ...any) error {
 }
 
 func (r *pgxRows) Close() error {
+	defer r.read()
 	r.Rows.Close()
 	return r.results.Close()
 }

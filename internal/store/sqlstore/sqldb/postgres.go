@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,8 +20,8 @@ const (
 	// ConnectTimeout is how long a connection may take to open.
 	ConnectTimeout = 5 * time.Second
 	closeTimeout   = time.Second
-	// AnswerTimeout is how long a whole transaction may take before the connection counts as lost.
-	AnswerTimeout = 30 * time.Second
+	// silentFor is how long data that was sent may wait for the other side to receive it, in milliseconds.
+	silentFor = 30_000
 
 	// Commit ends a transaction.
 	Commit = "COMMIT"
@@ -29,6 +30,10 @@ const (
 	// that are still as expected, so they fail when there is none.
 	stateOutdated = "22012"
 )
+
+// AnswerTimeout is how long a whole transaction that writes, or a statement of one that reads, may take before the connection counts as
+// lost. It is a variable for tests.
+var AnswerTimeout = 30 * time.Second
 
 // errNotCommitted means that the transaction had failed earlier without notice.
 var errNotCommitted = errors.New("the database rolled the transaction back")
@@ -43,7 +48,7 @@ func Configure(c *pgx.ConnConfig) {
 		"application_name": "skein " + host,
 		// A replica that hangs in the middle of a transaction must not lock its threads' rows for ever.
 		"idle_in_transaction_session_timeout": "10s",
-		// A replica that vanishes, for example with its node, is noticed within half a minute.
+		// A replica that vanishes, for example with its node, is noticed within half a minute, as a server is by dialer.
 		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	} {
 		if _, set := c.RuntimeParams[name]; !set {
@@ -51,6 +56,21 @@ func Configure(c *pgx.ConnConfig) {
 		}
 	}
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	c.DialFunc = dialer(c.ConnectTimeout).DialContext
+}
+
+// dialer opens connections that fail half a minute after the server has vanished.
+func dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout:         timeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Control: func(network, _ string, c syscall.RawConn) error {
+			if !strings.HasPrefix(network, "tcp") {
+				return nil
+			}
+			return limitSilence(c)
+		},
+	}
 }
 
 // ConnectPostgres opens a connection. lost counts the lost connections of the store.
@@ -71,6 +91,8 @@ func linkPostgres(ctx context.Context, config *pgx.ConnConfig, shared *Clock, wr
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	defer cancel()
 	if err := shared.Read(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close(ctx))
 	}

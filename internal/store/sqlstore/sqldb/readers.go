@@ -54,9 +54,9 @@ func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
 	return &Readers{pool: p}
 }
 
-// Interruptible returns readers with the same connections, for queries that may run for a long time before their first row: the end
-// of their context interrupts them. Other queries stop between two rows, because with SQLite it costs more to watch a context than
-// most queries take.
+// Interruptible returns readers with the same connections, for queries that may run for a long time: the end of their context interrupts
+// them. Other queries of SQLite stop between two rows, because it costs more to watch a context than most queries take. Those of PostgreSQL
+// may take AnswerTimeout when their context has no deadline.
 func (r *Readers) Interruptible() *Readers { return &Readers{pool: r.pool, interruptible: true} }
 
 // Read lends a connection to fn.
@@ -145,6 +145,7 @@ func (r *Readers) Snapshot(ctx context.Context, fn func(c *Conn) error) error {
 			return err
 		}
 		err := fn(c)
+		c.Link.setInterruptible(false) // the end takes no time, unless the server is gone
 		if _, end := c.Exec(context.WithoutCancel(ctx), "END"); end != nil {
 			c.Failed = true
 			return errors.Join(err, end)
