@@ -57,22 +57,29 @@ func putEnv(t *txn.Tx, h *txn.Head, v *store.EnvVar) error {
 	return t.Row(t.Ctx, queries.SetEnv, []any{h.Key, v.Name, string(kind), v.Value, int64(v.KeyID), string(origin), v.Entry, v.Version, t.Now, keep}, &v.Type)
 }
 
-// envHeirs returns the active descendants that a name reaches.
+// envHeirs returns the active descendants that a name reaches, and locks their heads. A transaction that is creating a thread has locked
+// the head of its parent. So the descendants are read again until there are none whose heads were not locked before.
 func envHeirs(t *txn.Tx, h *txn.Head, name string) ([]*txn.Head, error) {
 	mark := "," + name + ","
-	ids, err := sqldb.Column[string](t.Ctx, t, queries.EnvHeirs, h.ID, mark, mark)
-	if err != nil {
-		return nil, err
-	}
-	heirs := make([]*txn.Head, 0, len(ids))
-	for _, id := range ids {
-		heir, err := t.Head(id)
+	locked := map[string]*txn.Head{}
+	for {
+		ids, err := sqldb.Column[string](t.Ctx, t, queries.EnvHeirs, h.ID, mark, mark)
 		if err != nil {
 			return nil, err
 		}
-		heirs = append(heirs, heir)
+		heirs, known := make([]*txn.Head, 0, len(ids)), len(locked)
+		for _, id := range ids {
+			if locked[id] == nil {
+				if locked[id], err = t.Head(id); err != nil {
+					return nil, err
+				}
+			}
+			heirs = append(heirs, locked[id])
+		}
+		if len(locked) == known {
+			return heirs, nil
+		}
 	}
-	return heirs, nil
 }
 
 // Wake wakes a run that waits for variables, so that it checks again (ENV-06).
