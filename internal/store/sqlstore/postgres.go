@@ -98,6 +98,7 @@ var postgresDialect = &sqldb.Dialect{
 	Folder:   "migrations/postgres",
 	Begin:    "BEGIN",
 	Snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+	Pausable: "SET LOCAL idle_in_transaction_session_timeout = 0",
 	// Concurrent claims skip each other's rows.
 	Claimable:    queries.Claimable + ` FOR UPDATE SKIP LOCKED`,
 	ExtendFiring: queries.ExtendUnlocked,

@@ -30,6 +30,11 @@ func (s Store) Backup(ctx context.Context, ns store.Namespace, emit func(store.B
 	sum := &store.BackupSummary{Rows: map[string]int64{}, At: s.DB.Now()}
 	keys := map[int64]bool{}
 	err := s.DB.Readers.Interruptible().Snapshot(ctx, func(c *sqldb.Conn) error {
+		if pausable := c.Dialect.Pausable; pausable != "" {
+			if err := c.Write(ctx, pausable); err != nil {
+				return err
+			}
+		}
 		if err := c.Row(ctx, queries.SchemaVersion, nil, &sum.Schema); err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ type Dialect struct {
 
 	// Begin starts a transaction that will write; Snapshot starts one whose reads all see one moment.
 	Begin, Snapshot string
+	// Pausable is the statement that lets the transaction wait for any time between two others; "" when there is no limit.
+	Pausable string
 	// Claimable is the query that selects firings to claim.
 	Claimable string
 	// ExtendFiring is the statement that extends a claim.
