@@ -32,6 +32,9 @@ const (
 	lifecyclePage = 200
 	// lookAgain is how soon the feed is read again for entries that were not final.
 	lookAgain = 20 * time.Millisecond
+	// mostLooks is how often a list waits for entries that were not final: for a second, which is longer than transactions of Skein usually
+	// take. Others on the same server may take hours.
+	mostLooks = 50
 )
 
 func cursorText(c store.LifecycleCursor) string { return fmt.Sprintf("%d.%d", c.Tick, c.Seq) }
@@ -80,8 +83,8 @@ func (s *Service) LifecycleQuery(ctx context.Context, o LifecycleOptions) (q sto
 	return q, nil
 }
 
-// Lifecycle reads the feed of what happened to threads and sessions until now, oldest first. A reader that continues after
-// the last cursor gets each event once. Events are kept for a week.
+// Lifecycle reads the feed of what happened to threads and sessions until now, oldest first. It ends before events that transactions in
+// progress may still precede. A reader that continues after the last cursor gets each event once. Events are kept for a week.
 func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[LifecycleEvent, error] {
 	return func(yield func(LifecycleEvent, error) bool) {
 		q, err := s.LifecycleQuery(ctx, o)
@@ -89,7 +92,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			yield(LifecycleEvent{}, err)
 			return
 		}
-		for {
+		for looks := 0; ; {
 			page, err := s.store.Lifecycle(ctx, q)
 			if err != nil {
 				if ctx.Err() == nil {
@@ -106,8 +109,10 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			q.After = page.Next
 			switch {
 			case moved && len(page.Events) == lifecyclePage: // there may be more already
-			case !page.InFlight, !s.pause(ctx, lookAgain):
+			case !page.InFlight, looks == mostLooks, !s.pause(ctx, lookAgain):
 				return
+			default:
+				looks++
 			}
 		}
 	}
