@@ -210,6 +210,8 @@ type Store interface {
 	// returns those that were recorded before the time before and still have no contents, for the caller to remove. No
 	// PutFile can name a returned object any more.
 	SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error)
+	// ForgetObject makes an object new to SweepObjects. Call it before an object is stored under a name that was used before.
+	ForgetObject(ctx context.Context, object string) error
 
 	// Acquire takes the thread's lease for ttl under a new epoch. It fails with ErrLeaseHeld until the present lease
 	// expires, even when owner holds it, and with ErrObjectDeleted while the thread is Deleting.

@@ -175,6 +175,11 @@ func (c *contents) remove(ctx context.Context, objects ...string) {
 	if held, err := c.store.ContentsHeld(context.WithoutCancel(ctx)); held || err != nil {
 		return
 	}
+	c.drop(ctx, objects...)
+}
+
+// drop deletes objects that no backup reads, as remove does.
+func (c *contents) drop(ctx context.Context, objects ...string) {
 	for _, o := range objects {
 		_ = c.bucket.Delete(context.WithoutCancel(ctx), o)
 	}

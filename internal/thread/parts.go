@@ -15,7 +15,7 @@ import (
 )
 
 // Uploads in parts are for clients whose connections do not last as long as a large upload takes. A part may be sent
-// again. Uploads that are never completed are swept after a day.
+// again. Uploads that are never completed are swept after a day. A backup has no parts, so they are removed also while one is read.
 
 const (
 	// MaxPartBytes is the largest size of one part of an upload.
@@ -86,6 +86,10 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 		}
 		return tooMuch(others.bytes + read)
 	}}
+	// A sweep may have seen an earlier part of this name, a day ago.
+	if err := u.st.svc.store.ForgetObject(ctx, u.part(n)); err != nil {
+		return 0, err
+	}
 	size, err := u.st.svc.blobs.write(ctx, u.part(n), bounded)
 	if err != nil {
 		return 0, err
@@ -98,7 +102,7 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 		err = tooMuch(others.bytes + size)
 	}
 	if err != nil {
-		u.st.svc.blobs.remove(ctx, u.part(n))
+		u.st.svc.blobs.drop(ctx, u.part(n))
 		return 0, err
 	}
 	return size, nil
@@ -185,7 +189,7 @@ func (u *Upload) Complete(ctx context.Context, parts int, o WriteFileOptions) (*
 		return nil, err
 	}
 	for n := range parts {
-		u.st.svc.blobs.remove(ctx, u.part(n))
+		u.st.svc.blobs.drop(ctx, u.part(n))
 	}
 	return rec, nil
 }
@@ -201,7 +205,7 @@ func (u *Upload) Abort(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list the parts of an upload: %w", unavailable(err))
 		}
-		u.st.svc.blobs.remove(ctx, o.Key)
+		u.st.svc.blobs.drop(ctx, o.Key)
 	}
 }
 

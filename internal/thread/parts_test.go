@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -128,5 +129,37 @@ var _ = Describe("parts of uploads that come at once", Label("FIL-08"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rec.Size).To(BeEquivalentTo(parts))
 		Expect(e.objects()).To(HaveLen(1), "the parts are removed")
+	})
+
+	It("are removed while a backup reads the bucket, which has nothing of them", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t")
+		b, err := e.BeginBackup(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(b.Close)
+		for _, end := range []func(u *thread.Upload) error{
+			func(u *thread.Upload) error { _, err := u.Complete(ctx, 1, thread.WriteFileOptions{}); return err },
+			func(u *thread.Upload) error { return u.Abort(ctx) },
+		} {
+			u, err := st.Upload("/f", "upload-1")
+			Expect(err).NotTo(HaveOccurred())
+			_, err = u.Put(ctx, 0, strings.NewReader("x"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(end(u)).To(Succeed())
+			Expect(e.objects()).To(HaveEach(HavePrefix("blobs/")))
+		}
+	})
+
+	It("are kept for a day after they were sent again", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		u, err := e.create(ctx, "t").Upload("/f", "upload-1")
+		Expect(err).NotTo(HaveOccurred())
+		for range 3 {
+			_, err := u.Put(ctx, 0, strings.NewReader("x"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.Sweep(ctx)).To(BeZero())
+			e.clock.Step(25 * time.Hour)
+		}
+		Expect(e.Sweep(ctx)).To(Equal(1))
 	})
 })

@@ -86,6 +86,12 @@ func describeContents(e *env) {
 			e.apply(ctx, id, late)
 			Expect(e.store.SweepObjects(ctx, all, before)).To(Equal([]string{"objects/forgotten"}))
 			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, before)).To(BeEmpty(), "it counts as new again")
+			e.clock.Step(time.Minute)
+			for range 2 {
+				Expect(e.store.ForgetObject(ctx, "objects/forgotten")).To(Succeed())
+			}
+			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, e.now())).To(BeEmpty(), "it was forgotten")
+			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, e.now())).To(Equal([]string{"objects/forgotten"}))
 		})
 
 		It("are never freed while a file has them, and never left behind, under concurrent use", func(ctx SpecContext) {

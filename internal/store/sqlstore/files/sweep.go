@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -109,4 +110,17 @@ func sweepObject(t *txn.Tx, object string) (remove bool, err error) {
 		return false, err
 	}
 	return size < 0, t.Write(t.Ctx, queries.DropOrphan, object)
+}
+
+// ForgetObject implements store.Store. Few objects were seen by a sweep, so it looks before it writes.
+func (s Store) ForgetObject(ctx context.Context, object string) error {
+	var one int
+	seen, err := sqldb.Found(s.DB.Readers.Row(ctx, queries.Orphan, []any{object}, &one))
+	if err == nil && seen {
+		err = s.DB.Writer.Do(ctx, func(t *txn.Tx) error { return t.Write(t.Ctx, queries.DropOrphan, object) })
+	}
+	if err != nil {
+		return fmt.Errorf("forget that object %s was without contents: %w", object, err)
+	}
+	return nil
 }

@@ -72,6 +72,7 @@ const (
 	SweepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES ('swept ' || ?, ?, -1, ?) ON CONFLICT DO NOTHING`
 	ForgetSwept   = `DELETE FROM contents WHERE size < 0 AND used_at < ?`
 	NoteOrphan    = `INSERT INTO orphan_object (object, seen_at) VALUES (?, ?) ON CONFLICT (object) DO NOTHING`
+	Orphan        = `SELECT 1 FROM orphan_object WHERE object = ?`
 	DropOrphan    = `DELETE FROM orphan_object WHERE object = ?`
 
 	FileUsage  = `SELECT u.files, u.folders, u.bytes, u.max_bytes, u.max_files FROM file_usage u JOIN thread t ON t.key = u.thread WHERE t.id = ?`
