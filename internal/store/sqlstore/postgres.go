@@ -73,12 +73,29 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	connect := func(ctx context.Context, writes bool) (*sqldb.Conn, error) {
 		return sqldb.ConnectPostgres(ctx, postgresDialect, config, shared, lost, writes)
 	}
+	if err := adopt(ctx, connect); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, err), notices.Close())
+	}
 	if o.Writers == 0 {
 		o.Writers = 4
 	}
 	s.db.Writer = txn.NewPipelineWriters(s.db, o.Writers, connect, send)
 	s.db.Readers = sqldb.NewReaders(o.Readers, func(ctx context.Context) (*sqldb.Conn, error) { return connect(ctx, false) })
 	return s, nil
+}
+
+// adopt runs what a database needs once when a replica opens it.
+func adopt(ctx context.Context, connect func(ctx context.Context, writes bool) (*sqldb.Conn, error)) error {
+	c, err := connect(ctx, true)
+	if err != nil {
+		return err
+	}
+	for _, q := range postgresDialect.Adopt {
+		if _, err := c.Exec(ctx, q); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	return c.Close()
 }
 
 // Away reports whether an error of OpenPostgres says that the database cannot be reached or used at present. A user or a database that the
@@ -105,6 +122,7 @@ var postgresDialect = &sqldb.Dialect{
 	Lock:         `SELECT 1 FROM pg_advisory_xact_lock(hashtextextended(?, 0))`,
 	Purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`, queries.DropMessageUses},
+	Adopt:            []string{queries.AdoptLifecycle},
 	AddChanges:       []string{queries.AddRemoveChanges},
 	Objects:          sqldb.ObjectsInPostgres,
 	Mapped:           sqldb.MappedInPostgres,

@@ -22,6 +22,13 @@ const (
 	LifecycleEndByTick = `SELECT l.tick, l.seq FROM (
 			SELECT tick, seq FROM lifecycle WHERE tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY tick DESC, seq DESC LIMIT 1) l
 		UNION ALL SELECT 0, 0 ORDER BY 1 DESC LIMIT 1`
+	// AdoptLifecycle moves entries of another server, whose transactions had larger numbers, before those that this server still writes. No
+	// reader has come to the number of its own transaction, so it may also move new ones of another replica.
+	AdoptLifecycle = `UPDATE lifecycle SET tick = pg_current_xact_id()::text::bigint WHERE tick > pg_current_xact_id()::text::bigint`
+	// LifecycleMoved takes a cursor's number of an entry and its tick. It returns the tick of the entry since AdoptLifecycle has moved it; no
+	// row for a cursor of this server.
+	LifecycleMoved = `SELECT COALESCE((SELECT max(l.tick) FROM lifecycle l WHERE l.seq <= ?), 0)
+		WHERE CAST(? AS BIGINT) >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
 	SweepLifecycle = `DELETE FROM lifecycle WHERE seq IN (SELECT o.seq FROM (
 		SELECT seq, created_at FROM lifecycle ORDER BY seq LIMIT ?) o WHERE o.created_at < ?)`
 )

@@ -45,9 +45,10 @@ func (s Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *sto
 }
 
 // readFeed reads entries up to the limit, or up to one that is not final. It reads and skips entries of other
-// namespaces, because stores with many feed readers rarely have many namespaces.
+// namespaces, because stores with many feed readers rarely have many namespaces. A cursor of another server, from which the database was
+// moved here, is behind all entries.
 func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *store.LifecyclePage) error {
-	for {
+	for looked := false; ; {
 		query, args := queries.LifecycleInOrder, []any{page.Next.Seq, feedStep}
 		if c.Dialect.ManyWriters {
 			query, args = queries.LifecycleByTick, []any{page.Next.Tick, page.Next.Seq, feedStep}
@@ -75,6 +76,16 @@ func readFeed(ctx context.Context, c *sqldb.Conn, q store.LifecycleQuery, page *
 			return nil
 		}); err != nil {
 			return err
+		}
+		if rows == 0 && !looked && c.Dialect.ManyWriters && q.After.Tick > 0 {
+			looked = true
+			moved, err := sqldb.Found(c.Row(ctx, queries.LifecycleMoved, []any{page.Next.Seq, page.Next.Tick}, &page.Next.Tick))
+			if err != nil {
+				return err
+			}
+			if moved {
+				continue
+			}
 		}
 		if rows < feedStep || page.InFlight || len(page.Events) == q.Limit {
 			return nil
