@@ -59,6 +59,7 @@ func (p *pool) keep() {
 	defer close(p.ended)
 	prepared := p.prepared
 	filled := sync.OnceFunc(func() { close(p.filled) })
+	started := 0
 	for {
 		for len(p.ready) < p.size() {
 			p.starting.Store(true)
@@ -73,6 +74,10 @@ func (p *pool) keep() {
 			}
 			select {
 			case p.ready <- child:
+				// They may be taken as soon as they start, for as long as there is work, and the images are for that, too.
+				if started++; started >= p.size() {
+					filled()
+				}
 			case <-p.done:
 				child.dispose()
 				return
