@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -91,35 +89,6 @@ var _ = Describe("executions one after the other", Ordered, Label("COD-01", "STA
 		code := fmt.Sprintf("import 'zod'; export default () => new Uint8Array(%d).fill(1).length", limit*6/10)
 		Expect(invoke(map[string]string{"t": code}, limit)).To(Equal(float64(limit * 6 / 10)))
 	})
-})
-
-var _ = Describe("a sandbox that is busy from its first moment on", Label("COD-01", "STA-08"), func() {
-	It("makes its images while executions follow each other", func(ctx SpecContext) {
-		const code = "import { z } from 'zod'; export default () => Object.hasOwn(z.ZodObject.prototype, 'parse')"
-		c := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { patiently(o); o.Prefork = 1 }).Dial(GinkgoT(), "thread-1")
-		prepared := func() any {
-			i, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: code}}})
-			Expect(err).NotTo(HaveOccurred())
-			defer func() { _ = i.Close() }()
-			v, err := i.Invoke(ctx, "1", "t", nil)
-			Expect(err).NotTo(HaveOccurred())
-			return v
-		}
-		var found atomic.Bool
-		var busy sync.WaitGroup
-		for range 6 {
-			busy.Go(func() {
-				defer GinkgoRecover()
-				for !found.Load() && ctx.Err() == nil {
-					if prepared() == said(true, false) { // V8 has no images
-						found.Store(true)
-					}
-				}
-			})
-		}
-		busy.Wait()
-		Expect(found.Load()).To(BeTrue())
-	}, SpecTimeout(time.Minute))
 })
 
 var _ = Describe("a sandbox with a small program for definition code", Label("COD-01", "STA-08"), func() {

@@ -29,7 +29,7 @@ type pool struct {
 	// renewed is closed when the ready children have the images that were made after they started.
 	renewed chan struct{}
 
-	filled   chan struct{} // closed when all ready children exist for the first time
+	filled   chan struct{} // closed when as many children as are to be ready have started
 	starting atomic.Bool   // whether a ready child is being started
 	awaited  atomic.Bool   // whether a stream waits for that child
 	calm     atomic.Pointer[time.Time]

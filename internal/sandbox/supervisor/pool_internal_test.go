@@ -4,11 +4,13 @@ package supervisor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -47,6 +49,28 @@ var _ = Describe("the pool of children", func() {
 		DeferCleanup(s.close)
 		return s
 	}
+
+	It("has images made also when each child is taken as soon as it is ready", func(ctx SpecContext) {
+		s := start(func(o *Options) { child(o); o.Prefork = 1 })
+		taking, stop := context.WithCancel(ctx)
+		var taken sync.WaitGroup
+		defer taken.Wait()
+		defer stop()
+		for _, p := range s.pools {
+			taken.Go(func() {
+				for {
+					select {
+					case child := <-p.ready:
+						child.dispose()
+						p.allowRefill()
+					case <-taking.Done():
+						return
+					}
+				}
+			})
+		}
+		Eventually(ctx, s.prepared).WithTimeout(2 * time.Minute).Should(BeClosed())
+	})
 
 	It("leaves the processors to the first run of a sandbox, while children are left", func(ctx SpecContext) {
 		s := start(child)
