@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -112,7 +111,7 @@ func (p *plugin) adopt(ctx context.Context, c *runtimeclient.Client, ns, id, nam
 	}
 	o := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: agent}, ThreadID: rec.ThreadID}}
 	// The thread may be one with an object, of the same name: the server says so.
-	if err := objects.Create(ctx, o.DeepCopy(), client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := mayCreate(ctx, objects, o.DeepCopy()); err != nil {
 		return err
 	}
 	if err := c.RetainOrphan(ctx, ns, rec.ThreadID); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,7 +87,7 @@ func (r *namespaceRestore) check(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// mayMake returns an error when an object cannot be made: another one that cannot be left as it is has its name, or the API server refuses it.
+// mayMake returns an error when an object cannot be made: another object has its name and must not be left in place, or the API server refuses it.
 func (r *namespaceRestore) mayMake(ctx context.Context, u *unstructured.Unstructured) error {
 	have := r.like(u)
 	err := r.objects.Get(ctx, client.ObjectKeyFromObject(have), have)
@@ -102,10 +103,20 @@ func (r *namespaceRestore) mayMake(ctx context.Context, u *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	if err := r.objects.Create(ctx, o, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := mayCreate(ctx, r.objects, o); err != nil {
 		return fmt.Errorf("nothing was restored, because %s %q cannot be created: %w", u.GetKind(), u.GetName(), err)
 	}
 	return nil
+}
+
+// mayCreate asks the API server whether the user may create an object. It returns nil when an object of the name exists, and when an admission
+// webhook of the cluster cannot say it without the creation.
+func mayCreate(ctx context.Context, objects client.Client, o client.Object) error {
+	err := objects.Create(ctx, o, client.DryRunAll)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run") {
+		return nil
+	}
+	return err
 }
 
 func (r *namespaceRestore) ours(u *unstructured.Unstructured) bool {

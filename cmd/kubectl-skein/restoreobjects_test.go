@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"testing"
 
@@ -53,5 +54,36 @@ func TestRestoreAssignsNoFiringsToEffectsThatAreGone(t *testing.T) {
 	}
 	if want := map[string]string{"old-lives": "new-lives"}; !maps.Equal(got, want) {
 		t.Errorf("firings are assigned to %v, but of the ScheduledEffects there are %v", got, want)
+	}
+}
+
+// creates answers each creation with an error. It refuses creations that are no dry runs.
+type creates struct {
+	client.Client
+	answer error
+}
+
+func (c creates) Create(_ context.Context, _ client.Object, opts ...client.CreateOption) error {
+	if o := (&client.CreateOptions{}).ApplyOptions(opts); len(o.DryRun) == 0 {
+		return errors.New("this is no dry run")
+	}
+	return c.answer
+}
+
+func TestAWebhookThatCannotAnswerADryRunIsNoRefusal(t *testing.T) {
+	threads := schema.GroupResource{Group: skeinv1.GroupVersion.Group, Resource: "threads"}
+	for _, c := range []struct {
+		answer error
+		may    bool
+	}{
+		{answer: nil, may: true},
+		{answer: apierrors.NewAlreadyExists(threads, "t"), may: true},
+		{answer: apierrors.NewBadRequest(`admission webhook "audit.example" does not support dry run`), may: true},
+		{answer: apierrors.NewBadRequest("the object is no Thread")},
+		{answer: apierrors.NewForbidden(threads, "t", errors.New("you may not"))},
+	} {
+		if err := mayCreate(context.Background(), creates{answer: c.answer}, &skeinv1.Thread{}); (err == nil) != c.may {
+			t.Errorf("after %v: %v", c.answer, err)
+		}
 	}
 }

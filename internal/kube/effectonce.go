@@ -31,8 +31,8 @@ func (e *Effects) scheduledBefore(ctx context.Context, thread *store.Thread, wan
 	return id, nil
 }
 
-// remember records the id of an effect, so that a repeat of the call schedules nothing new when its object is gone. Until then the object says
-// it. A thread that was purged meanwhile has taken the effect with it.
+// remember records the id of an effect, so that a repeat of the call schedules nothing new when its object is gone. Until then a
+// repeat finds the object. A thread that was purged meanwhile has taken the effect with it.
 func (e *Effects) remember(ctx context.Context, thread *store.Thread, s *skeinv1.ScheduledEffect, id string) error {
 	once := &store.Once{Key: onceKey(s), Result: func() (json.RawMessage, error) { return json.Marshal(id) }}
 	if err := e.store.Apply(ctx, thread.ID, nil, once); err != nil && !errors.Is(err, store.ErrNotFound) {

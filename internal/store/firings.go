@@ -209,8 +209,8 @@ type FiringStore interface {
 	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, shares map[string]int, running ...FiringKey) ([]Firing, error)
 	// RenewFirings extends claims by ttl, and returns those that are lost.
 	RenewFirings(ctx context.Context, ttl time.Duration, claims []FiringClaim) (lost []FiringKey, err error)
-	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count. Those in begun, which had begun
-	// nevertheless, are not late any more.
+	// ReleaseFirings gives up all claims of an owner, at its shutdown. Their attempts do not count. The handlers of the firings in
+	// begun had begun: these firings keep the time at which they began, so that their deadline to begin does not apply again.
 	ReleaseFirings(ctx context.Context, owner string, begun ...FiringKey) error
 	// FinishFiring records the outcome of an attempt. It returns ErrFiringLost when the claim is lost.
 	FinishFiring(ctx context.Context, end FiringEnd) error

@@ -178,7 +178,7 @@ func (c *contents) remove(ctx context.Context, objects ...string) {
 	c.drop(ctx, objects...)
 }
 
-// drop deletes objects that no backup reads, as remove does.
+// drop deletes objects that no backup reads, such as parts of uploads, at once. remove keeps objects while a backup runs.
 func (c *contents) drop(ctx context.Context, objects ...string) {
 	for _, o := range objects {
 		_ = c.bucket.Delete(context.WithoutCancel(ctx), o)

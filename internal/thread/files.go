@@ -112,7 +112,7 @@ func (st *State) openContents(ctx context.Context, path string, before func(*sto
 	}
 }
 
-// copyRoom is how much more a copy of a file may take than the file has, for its frame.
+// copyRoom is how much larger than the file a copy of it may be: an encoded answer begins with its length and kind.
 const copyRoom = 64
 
 // ReadFile returns a whole file of at most limit bytes; nil, nil, nil when it does not exist. Before it opens the file it draws the memory

@@ -255,8 +255,8 @@ func ownerLeft() predicate.Predicate {
 	}
 }
 
-// threadOfFiringTurned passes updates of a Thread that shows another run, whose run ended, or of which something else is said to be wrong before its first run, and its
-// deletion. A Thread that becomes ready at once passes only with the begin of its run, and the end.
+// threadOfFiringTurned passes the deletion of a Thread, and updates after which it shows another run, the end of its run, or, before its first
+// run, another reason why it is not ready. A Thread that becomes ready at once passes only when its run starts and ends.
 func threadOfFiringTurned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

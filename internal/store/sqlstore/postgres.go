@@ -84,12 +84,13 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	return s, nil
 }
 
-// adopt runs what a database needs once when a replica opens it.
+// adopt runs what a database needs once when a replica opens it. On a database that was moved it may take minutes.
 func adopt(ctx context.Context, connect func(ctx context.Context, writes bool) (*sqldb.Conn, error)) error {
 	c, err := connect(ctx, true)
 	if err != nil {
 		return err
 	}
+	c.Patient()
 	for _, q := range postgresDialect.Adopt {
 		if _, err := c.Exec(ctx, q); err != nil {
 			return errors.Join(err, c.Close())

@@ -73,7 +73,7 @@ func (s Store) GiveThreads(ctx context.Context, from store.Namespace, uid string
 		return 0, nil
 	}
 	err = s.DB.Writer.Do(ctx, func(t *txn.Tx) (err error) {
-		n, err = t.Exec(t.Ctx, queries.GiveThreads(retained), uid, from.Name, from.UID, Slice)
+		n, err = t.Exec(t.Ctx, queries.GiveThreads(retained), uid, from.UID, from.Name, from.UID, Slice)
 		return err
 	})
 	if err != nil {

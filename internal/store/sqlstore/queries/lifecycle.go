@@ -22,10 +22,10 @@ const (
 	LifecycleEndByTick = `SELECT l.tick, l.seq FROM (
 			SELECT tick, seq FROM lifecycle WHERE tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY tick DESC, seq DESC LIMIT 1) l
 		UNION ALL SELECT 0, 0 ORDER BY 1 DESC LIMIT 1`
-	// AdoptLifecycle moves entries of another server, whose transactions had larger numbers, before those that this server still writes. No
-	// reader has come to the number of its own transaction, so it may also move new ones of another replica.
+	// AdoptLifecycle gives entries of another server, whose transactions had larger numbers, the number of its own transaction. Readers stop
+	// before transactions that are in progress, so none has passed that number, and entries of another replica may be among them.
 	AdoptLifecycle = `UPDATE lifecycle SET tick = pg_current_xact_id()::text::bigint WHERE tick > pg_current_xact_id()::text::bigint`
-	// LifecycleMoved takes a cursor's number of an entry and its tick. It returns the tick of the entry since AdoptLifecycle has moved it; no
+	// LifecycleMoved takes the number of an entry and the tick of a cursor. It returns the tick that AdoptLifecycle has given to the entry, and no
 	// row for a cursor of this server.
 	LifecycleMoved = `SELECT COALESCE((SELECT max(l.tick) FROM lifecycle l WHERE l.seq <= ?), 0)
 		WHERE CAST(? AS BIGINT) >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint`

@@ -10,8 +10,8 @@ const (
 	SetCluster = `INSERT INTO cluster (id, uid) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET uid = excluded.uid`
 )
 
-// FormerOwners has the namespaces that must have existed a short time ago, in the order in which they were used last. Rows of those that are
-// gone are removed, but for retained threads, remnants and restores, which do not count.
+// FormerOwners returns the namespaces that have rows of kinds that are removed soon after a namespace is gone, in the order in which they were used
+// last. Retained threads, remnants and restores stay for longer, so they are no evidence.
 const FormerOwners = `SELECT o.namespace, o.namespace_uid FROM (
 		SELECT namespace, namespace_uid FROM kv_service UNION SELECT namespace, namespace_uid FROM usage_sum
 		UNION SELECT namespace, namespace_uid FROM thread WHERE retained_at = 0) o
@@ -21,13 +21,15 @@ const FormerOwners = `SELECT o.namespace, o.namespace_uid FROM (
 	ON u.namespace = o.namespace AND u.namespace_uid = o.namespace_uid
 	WHERE o.namespace <> '' AND o.namespace_uid <> '' ORDER BY o.namespace, COALESCE(u.used_at, 0), o.namespace_uid`
 
-// GiveThreads gives threads that have an owner to another one. It takes a new UID, a name, an old UID, and how many threads it may change.
+// GiveThreads gives threads that have an owner to another one. It takes a new UID, an old UID, a name, the old UID again, and how many threads it
+// may change. A thread that another transaction has changed meanwhile is left alone.
 func GiveThreads(retained bool) string {
 	which := `retained_at = 0`
 	if retained {
 		which = `retained_at <> 0`
 	}
-	return `UPDATE thread SET namespace_uid = ? WHERE key IN (SELECT key FROM thread WHERE namespace = ? AND namespace_uid = ? AND ` + which + ` LIMIT ?)`
+	return `UPDATE thread SET namespace_uid = ? WHERE namespace_uid = ? AND ` + which + ` AND key IN (
+		SELECT key FROM thread WHERE namespace = ? AND namespace_uid = ? AND ` + which + ` LIMIT ?)`
 }
 
 // Owned are the queries for the rows of a table that belong to namespaces. NextOwner takes a name and a UID, and returns the next ones. Give

@@ -57,6 +57,9 @@ type Conn struct {
 	born int64
 }
 
+// Patient lets statements of the connection take any time.
+func (c *Conn) Patient() { c.Link.setInterruptible(true) }
+
 // Stale reports whether a connection was lost since this one was opened, so that this one is likely to be lost too.
 func (c *Conn) Stale() bool { return c.age != nil && c.age.Load() != c.born }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -28,9 +29,9 @@ func (l *pgxLink) Queue(_ context.Context, query string, args []any) error {
 // setInterruptible says whether statements may take any time. The end of a context interrupts every one.
 func (l *pgxLink) setInterruptible(on bool) { l.patient = on }
 
-// bound returns a context for a statement. It has a deadline unless statements may take any time.
+// bound returns a context for a statement. It ends after AnswerTimeout at the latest, unless statements may take any time.
 func (l *pgxLink) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, set := ctx.Deadline(); set || l.patient {
+	if end, set := ctx.Deadline(); l.patient || set && time.Until(end) <= AnswerTimeout {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, AnswerTimeout)

@@ -48,7 +48,7 @@ func Configure(c *pgx.ConnConfig) {
 		"application_name": "skein " + host,
 		// A replica that hangs in the middle of a transaction must not lock its threads' rows for ever.
 		"idle_in_transaction_session_timeout": "10s",
-		// A replica that vanishes, for example with its node, is noticed within half a minute, as a server is by dialer.
+		// The server notices within half a minute that a replica is gone, for example with its node. dialer does so for a server.
 		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	} {
 		if _, set := c.RuntimeParams[name]; !set {

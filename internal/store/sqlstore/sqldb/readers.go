@@ -56,7 +56,7 @@ func NewReaders(n int, open func(ctx context.Context) (*Conn, error)) *Readers {
 
 // Interruptible returns readers with the same connections, for queries that may run for a long time: the end of their context interrupts
 // them. Other queries of SQLite stop between two rows, because it costs more to watch a context than most queries take. Those of PostgreSQL
-// may take AnswerTimeout when their context has no deadline.
+// may take AnswerTimeout.
 func (r *Readers) Interruptible() *Readers { return &Readers{pool: r.pool, interruptible: true} }
 
 // Read lends a connection to fn.
