@@ -226,6 +226,20 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(m.requests()[3].Messages[5].Images).To(BeEmpty(), "a file that is gone stays a name")
 		})
+		It("is its name alone where its contents are lost", func(ctx SpecContext) {
+			w.Definitions.Put("a")
+			m := listening(w, says("seen"))
+			start(w)
+			id := makeThread(ctx, w, "a")
+			var photo bytes.Buffer
+			Expect(jpeg.Encode(&photo, image.NewYCbCr(image.Rect(0, 0, 8, 8), image.YCbCrSubsampleRatio420), nil)).To(Succeed())
+			attach(ctx, id, "one", "/a.jpg", photo.Bytes())
+			Expect(m.requests()[0].Messages[1].Images).To(HaveLen(1))
+			Expect(w.LoseContents(ctx)).To(Succeed())
+			send(ctx, w, id, "two")
+			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+			Expect(m.requests()[1].Messages[1].Images).To(BeEmpty())
+		})
 		It("is of the type that their bytes have, whatever their names say, and of no more pixels than providers accept", func(ctx SpecContext) {
 			w.Definitions.Put("a")
 			m := listening(w, says("seen"))

@@ -73,13 +73,21 @@ func (a *Account) draw(ctx context.Context, n int64, wait bool) error {
 // DrawAhead is Draw for memory that is needed in several steps. Later draws of the account use the n bytes first, and do not wait
 // for them. So work never waits for the rest of what it needs while it holds a part of it.
 func (a *Account) DrawAhead(ctx context.Context, n int64) error {
-	if err := a.Draw(ctx, n); a == nil || err != nil {
-		return err
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	ahead := a.ahead
+	a.ahead = 0 // it is for others
+	a.mu.Unlock()
+	err := a.Draw(ctx, n)
+	if err == nil {
+		ahead += n
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ahead = min(a.ahead+n, a.held)
-	return nil
+	a.ahead = min(a.ahead+ahead, a.held)
+	return err
 }
 
 // Return gives n bytes back before the account is closed.

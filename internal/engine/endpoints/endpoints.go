@@ -40,7 +40,7 @@ type Request struct {
 	Path []string
 	// URL is the full URL.
 	URL string
-	// Headers are names in lower case, and values in the bytes in which they came.
+	// Headers are names in lower case, and values as the bytes that were received.
 	Headers [][2]string
 	Body    []byte // at most MaxRequest
 	// User is the name of the user who sends the request.

@@ -5,7 +5,9 @@ package enginetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"sync"
 	"time"
@@ -75,6 +77,22 @@ func NewOn(s store.Store, dir string) (*World, error) {
 	w.Effects = &Effects{}
 	w.Objects = &ThreadObjects{world: w}
 	return w, nil
+}
+
+// LoseContents deletes the contents of all files, as damage of the bucket does.
+func (w *World) LoseContents(ctx context.Context) error {
+	for objects := w.bucket.List(nil); ; {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.bucket.Delete(ctx, o.Key); err != nil {
+			return err
+		}
+	}
 }
 
 // Close closes the store and the bucket.

@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -71,7 +73,7 @@ func (k *Maker) attachPictures(ctx context.Context, conv *transcript.Conversatio
 func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image, int64, error) {
 	info, err := st.ImageInfo(ctx, path)
 	switch {
-	case thread.IsInvalid(err):
+	case thread.IsInvalid(err), errors.Is(err, store.ErrNotFound): // its contents are lost
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, err
@@ -79,7 +81,7 @@ func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image
 		return nil, 0, nil // the message still names it
 	case info.Size > maxPictureBytes || max(info.Width, info.Height) > maxPictureSide:
 		small, err := st.Thumbnail(ctx, path, thread.ThumbnailOptions{Width: thread.MaxThumbnail, Height: thread.MaxThumbnail})
-		if thread.IsInvalid(err) || err == nil && small == nil {
+		if thread.IsInvalid(err) || errors.Is(err, store.ErrNotFound) || err == nil && small == nil {
 			return nil, 0, nil
 		}
 		if err != nil {

@@ -33,7 +33,7 @@ func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err e
 }
 
 // recallEnds finds out, for a run that is continued, which of its calls in a conversation had a result that was removed since. A call
-// that waits, or that was decided on, has had none: its result is recorded together with the end of that.
+// that waits, or that was decided on, has had none: its result is recorded in the transaction that ends the wait or the decision.
 func (r *run) recallEnds(ctx context.Context, c *transcript.Conversation) error {
 	return c.RecallEnds(ctx, r.service.opts.Store, r.Thread.ID, r.record.ID, func(callID string) bool {
 		_, waits := r.State.Waits[callID]

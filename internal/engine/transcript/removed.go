@@ -18,7 +18,7 @@ const removed = "(no result: it was removed after the call was made)"
 const maxEnds = 1000
 
 // RecallEnds finds out which of a run's calls without a result had one that was removed since. It reads the ends of calls in the log. It
-// reads nothing if pending reports of each call without a result that no result can have been recorded.
+// reads nothing if no call without a result can have had one. pending reports that of a call.
 func (c *Conversation) RecallEnds(ctx context.Context, s store.Store, threadID, runID string, pending func(callID string) bool) error {
 	var after int64
 	open := map[string]bool{}

@@ -74,7 +74,7 @@ func (p *pool) keep() {
 			}
 			select {
 			case p.ready <- child:
-				// They may be taken as soon as they start, for as long as there is work, and the images are for that, too.
+				// As long as there is work, children are taken as soon as they start. The images are made meanwhile.
 				if started++; started >= p.size() {
 					filled()
 				}

@@ -95,7 +95,7 @@ func (l *changes) all() []*change {
 	return list
 }
 
-// mark says of all writes whether the current save includes them.
+// mark sets of all writes whether the current save includes them.
 func (l *changes) mark(saving bool) {
 	for _, c := range l.all() {
 		c.saving = saving

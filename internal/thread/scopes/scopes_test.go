@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/membudget"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/thread"
@@ -187,6 +188,20 @@ var _ = Describe("the scopes of state", func() {
 		reader := session().Thread.State
 		Expect(reader.Has(ctx, "text")).To(BeTrue())
 		Expect(reader.Push(ctx, "text", 1, 0)).To(MatchError(store.ErrNotArray))
+	})
+
+	It("saves what it can without waiting when the memory of the namespace is used up", Label("STA-05", "K8S-12"), func(ctx SpecContext) {
+		budget := membudget.New(4<<20, time.Minute)
+		s := session(func(o *scopes.Options) { o.Memory = budget.Open("default") })
+		s.Thread.State.Set(ctx, "seen", 1.0)
+		others := budget.Open("default")
+		DeferCleanup(others.Close)
+		for others.TryDraw(64<<10) == nil {
+		}
+		for others.TryDraw(1) == nil {
+		}
+		save(ctx, s, false)
+		Expect(stored(ctx)).To(MatchJSON(`{"seen":1}`))
 	})
 
 	It("does not save values that are too large, and reports them at the end", Label("STA-05"), func(ctx SpecContext) {

@@ -57,15 +57,25 @@ func (s *ThreadState) load(ctx context.Context) error {
 	if err := s.memory.Draw(ctx, thread.MaxStateBytes); err != nil {
 		return err
 	}
-	defer s.memory.Return(thread.MaxStateBytes) // what is kept of it is drawn by itself
 	page, err := s.backend.StateEntries(ctx, store.StateQuery{})
+	s.memory.Return(thread.MaxStateBytes) // the values are drawn by themselves, all at once
 	if err != nil {
 		return fmt.Errorf("load the thread's state: %w", err)
 	}
-	t := table{}
+	cost := int64(0)
 	for _, e := range page.Entries {
-		if err := s.read(ctx, &t, e); err != nil {
+		cost += membudget.JSONCost(e.Value)
+	}
+	if err := s.memory.Draw(ctx, cost); err != nil {
+		return err
+	}
+	t := table{}
+	for i, e := range page.Entries {
+		if err := s.read(&t, e); err != nil {
 			t.clear()
+			for _, e := range page.Entries[i+1:] {
+				s.memory.Return(membudget.JSONCost(e.Value))
+			}
 			return err
 		}
 	}
@@ -76,13 +86,9 @@ func (s *ThreadState) load(ctx context.Context) error {
 	return nil
 }
 
-// read adds an entry to a table. It draws the memory of the value before it decodes it.
-func (s *ThreadState) read(ctx context.Context, t *table, e store.StateEntry) error {
-	cost := membudget.JSONCost(e.Value)
-	if err := s.memory.Draw(ctx, cost); err != nil {
-		return err
-	}
-	h := heldBy(s.memory, cost)
+// read adds an entry, whose memory is drawn, to a table.
+func (s *ThreadState) read(t *table, e store.StateEntry) error {
+	h := heldBy(s.memory, membudget.JSONCost(e.Value))
 	defer h.drop()
 	var v any
 	if err := json.Unmarshal(e.Value, &v); err != nil {
@@ -240,10 +246,13 @@ func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, o
 			if c.verb == store.StateSet && s.pending.latest(c.key) == c {
 				least += size
 			}
-			if least > thread.MaxStateBytes || s.memory.TryDraw(size) != nil {
-				return s.tooLarge(merge, ops, max(least, s.encoded+size))
+			if least > thread.MaxStateBytes {
+				return s.tooLarge(merge, ops, least)
 			}
-			s.encoded += size
+			// What finds no room is stored all the same, because to wait for it would be to wait with the changes. The changes are drawn.
+			if s.memory.TryDraw(size) == nil {
+				s.encoded += size
+			}
 			stored.Value = data
 		}
 		if checked, err := thread.CheckStateChange(stored); err != nil {

@@ -98,7 +98,7 @@
 
   const serving = new Set(); // the invocations of handlers under way, the newest last
   // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
-  const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
+  const alive = (invocation) => (sent.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
 
   const { statesFor, sendable, changesSent, beginStates } = states(sys, { keep, alive });
 

@@ -47,7 +47,8 @@
       thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }, ['destroyed']); // the thread's id in the format of this API (IDS-01)
       session.target.thread = thread.target;
     }
-    // Calls for the thread's state belong to the invocation that is under way.
+    // Calls for the state of session and thread belong to the newest invocation: an earlier one may still have work under way.
+    session.target.state = own.session.state;
     Object.assign(thread.target, {
       state: own.thread.state,
       empty: async () => (await own.thread.state.size()) === 0,
