@@ -64,17 +64,18 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		return nil, err
 	}
 	lost := &atomic.Int64{}
+	connect := func(ctx context.Context, writes bool) (*sqldb.Conn, error) {
+		return sqldb.ConnectPostgres(ctx, postgresDialect, config, shared, lost, writes)
+	}
+	if err := adopt(ctx, connect); err != nil {
+		return nil, fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, err)
+	}
+	// The caller subscribes at once, so that it hears when the notifications begin.
 	notices := notify.Start(config, shared, lost, s.subscribers.Send)
 	s.closers = append(s.closers, notices.Close)
 	send := func(notifications []store.Notification) {
 		s.subscribers.Send(notifications)
 		notices.Add(notifications)
-	}
-	connect := func(ctx context.Context, writes bool) (*sqldb.Conn, error) {
-		return sqldb.ConnectPostgres(ctx, postgresDialect, config, shared, lost, writes)
-	}
-	if err := adopt(ctx, connect); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, err), notices.Close())
 	}
 	if o.Writers == 0 {
 		o.Writers = 4
