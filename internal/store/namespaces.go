@@ -22,8 +22,9 @@ type OwnerStore interface {
 	// FormerOwners returns the namespaces with a UID that have key-values, sums of usage, or threads that are not retained. They are in the
 	// order of their names, and those of one name in the order in which they were used last.
 	FormerOwners(ctx context.Context) ([]Namespace, error)
-	// GiveThreads gives a bounded number of threads of a namespace, which has a UID, to the one of its name with another UID; "" takes them
-	// away. They are those that are retained, or else the others. It returns how many, 0 when none are left.
+	// GiveThreads replaces the namespace UID of a bounded number of threads. The threads are those of the namespace from, which has a UID: the
+	// retained ones if retained is set, and the others if it is not. uid is the new UID, or "" for none. It returns how many threads it has
+	// changed, and 0 when none are left.
 	GiveThreads(ctx context.Context, from Namespace, uid string, retained bool) (int64, error)
 	// GiveRows gives a bounded number of rows of a namespace to the one of its name with a UID; "" takes them away. It returns how many, 0 when
 	// none are left.

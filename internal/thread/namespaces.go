@@ -94,10 +94,11 @@ func (s *Service) reconcileCluster(ctx context.Context) error {
 	return s.store.SetCluster(ctx, now)
 }
 
-// leaveCluster gives what namespaces of another cluster have to those that have their names now. A name without a namespace waits for the
-// next one. Retained threads change hands only when their namespace was the last of its name: those of an earlier one, which was
-// deleted in the other cluster, stay out of reach. Their owner is given last of all namespaces of the name, and its retained threads first.
-// So a call that follows one that failed finds the same owner.
+// leaveCluster replaces the namespace UIDs of rows of another cluster by those that namespaces of the same names have now. If there is no namespace
+// of a name, the rows get an empty UID, and the next namespace of the name gets them. Retained threads are changed only for the last
+// namespace of a name in the other cluster. Those of an earlier one, which was deleted there, stay out of reach. leaveCluster
+// changes the last namespace after the others, and its retained threads before its other rows, so that a call after a failed one finds
+// the same last namespace.
 func (s *Service) leaveCluster(ctx context.Context) error {
 	all, err := s.store.FormerOwners(ctx)
 	if err != nil {

@@ -40,8 +40,8 @@ func applyRights(ctx context.Context, installed string, args ...string) {
 	Expect(err).NotTo(HaveOccurred(), out)
 }
 
-// installRights turns an installation of config/persistent into another one, as far as rights are concerned, and gives the manager's service
-// account what only a process outside of the cluster needs. more are the ClusterRoleBindings that the other installation has besides.
+// installRights applies the RBAC objects of config/persistent, and then those of another installation over them. It also gives the manager's
+// service account the rights that only a process outside of the cluster needs. more are further ClusterRoleBindings of the other installation.
 func installRights(ctx context.Context, installed string, more ...string) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) {

@@ -152,8 +152,9 @@ func MakeImage(fd int, offset int64, prepare func(*VM) ([]Value, error)) error {
 	return nil
 }
 
-// closeArenas leaves the arenas of small blocks as they are: it takes each free block, and gives the lists of arenas other heads. So engines from
-// the image begin arenas of their own. The free blocks lie scattered over the image, and an engine would copy a page for nearly each of them.
+// closeArenas makes the engine allocate no more small blocks from the arenas that it has. It allocates each block that is still free, and detaches the
+// arenas from the engine's lists. An engine that is made from the image then allocates new arenas. Otherwise it would take the free blocks,
+// which lie scattered over the image, and copy a page for nearly each of them.
 func (vm *VM) closeArenas() error {
 	const header = 8
 	all := &at[lib.TJSRuntime](vm.rt).Fmalloc_ctx
