@@ -12,10 +12,6 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -99,14 +95,7 @@ func (s *shown) frame(event string, data []byte) {
 }
 
 var _ = DescribeTable("A client that shows pieces of an answer shows in the end what the agent said", Label("IDS-03"), func(ctx SpecContext, says func(runID string) []store.Op) {
-	scheme := runtime.NewScheme()
-	Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
-	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			o.SetUID(types.UID(uuid.NewString()))
-			return c.Create(ctx, o, opts...)
-		},
-	}).Build()
+	c := objectsOf(interceptor.Funcs{})
 	st, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(st.Close)

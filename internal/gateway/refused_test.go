@@ -7,16 +7,12 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -79,13 +75,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 	)
 	BeforeEach(func(ctx SpecContext) {
 		deleting = nil
-		scheme := runtime.NewScheme()
-		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
-		c = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&skeinv1.Thread{}).WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				o.SetUID(types.UID(uuid.NewString()))
-				return c.Create(ctx, o, opts...)
-			},
+		c = objectsOf(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				if err := ctx.Err(); err != nil {
 					return err // as from a real API server
@@ -95,7 +85,7 @@ var _ = Describe("A client for whose conversation there is no room", Label("K8S-
 				}
 				return c.Delete(ctx, o, opts...)
 			},
-		}).Build()
+		})
 		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(db.Close)

@@ -11,14 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -64,14 +60,7 @@ var _ = Describe("A delivery to a thread that takes no more", Label("EVT-05", "T
 		on storing
 	)
 	BeforeEach(func(ctx SpecContext) {
-		scheme := runtime.NewScheme()
-		Expect(skeinv1.AddToScheme(scheme)).To(Succeed())
-		c = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				o.SetUID(types.UID(uuid.NewString()))
-				return c.Create(ctx, o, opts...)
-			},
-		}).Build()
+		c = objectsOf(interceptor.Funcs{})
 		db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(db.Close)
