@@ -134,7 +134,7 @@ var _ = Describe("changes of session state", Label("STA-01"), func() {
 		Expect(changes()).To(Equal([]any{[]any{"session.set", "1", 1.0}, []any{"session.set", "2", 1.0}}))
 	})
 
-	It("are awaited by the handler that makes them, also while an earlier one has work under way", Label("AGT-09"), func() {
+	DescribeTable("are awaited by the call that makes them, also while an earlier handler has work under way", Label("AGT-09"), func(invocation, module string) {
 		working, gate, handled := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		h.answers["kv.get"] = func(context.Context, []any) (any, error) {
 			close(working)
@@ -150,27 +150,30 @@ var _ = Describe("changes of session state", Label("STA-01"), func() {
 				if (input === 'first') ctx.waitUntil(() => ctx.kv.get('store', 'key'));
 				else ctx.session.state.set('a', 1);
 				return '';
-			} })`}, scoped, func(r *sandbox.IsolateRequest) {
+			} })`, "tool": "export default (state) => { state.session.state.set('a', 1); return '' }"}, scoped, func(r *sandbox.IsolateRequest) {
 			r.Static["$handler"] = "handler:"
 		})
-		handle := func(text string) chan struct{} {
+		invoke := func(invocation, module, text string) chan struct{} {
 			ended := make(chan struct{})
 			go func() {
 				defer GinkgoRecover()
 				defer close(ended)
-				_, err := i.Invoke(ctx, "handler:"+text, "t", map[string]any{"text": text})
+				_, err := i.Invoke(ctx, invocation, module, map[string]any{"text": text})
 				Expect(err).NotTo(HaveOccurred())
 			}()
 			return ended
 		}
-		first := handle("first")
+		first := invoke("handler:1", "t", "first")
 		Eventually(working).Should(BeClosed())
-		second := handle("second")
+		second := invoke(invocation, module, "second")
 		Eventually(changes).Should(ContainElement([]any{"session.set", "a", 1.0}))
 		Consistently(second, "200ms").ShouldNot(BeClosed())
 		close(gate)
 		Eventually(second).Should(BeClosed())
 		close(handled)
 		Eventually(first).Should(BeClosed())
-	})
+	},
+		Entry("another handler", "handler:2", "t"),
+		Entry("a tool", "2", "tool"),
+	)
 })
