@@ -11,9 +11,9 @@ trap 'rm -rf "$tools"' EXIT
 
 # generator builds a program of this repository, and prints its path. "set -e" does not hold in $(…).
 generator() {
-	hack/step.sh "Build $1" go build -o "$tools/" "./hack/$1" && echo "$tools/${1##*/}"
+	hack/step.sh "Build $1" go build -o "$tools/" "./$1" && echo "$tools/${1##*/}"
 }
-what=${WHAT:-deepcopy manifests reference orders}
+what=${WHAT:-deepcopy manifests reference orders console}
 
 for w in $what; do
 	case $w in
@@ -22,7 +22,7 @@ for w in $what; do
 		;;
 	manifests)
 		"$controller_gen" crd paths=./api/v1alpha1 output:crd:dir="$out/config/crd/bases"
-		program=$(generator crds)
+		program=$(generator hack/crds)
 		"$program" -dir "$out/config/crd/bases"
 		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
 		;;
@@ -31,15 +31,20 @@ for w in $what; do
 		crds=$out/config/crd/bases
 		[ -d "$crds" ] || crds=config/crd/bases
 		mkdir -p "$out/docs/reference"
-		program=$(generator apidocs)
+		program=$(generator hack/apidocs)
 		"$program" -crds "$crds" >"$out/docs/reference/.api.md"
 		mv "$out/docs/reference/.api.md" "$out/docs/reference/api.md"
 		;;
 	orders)
 		mkdir -p "$out/hack/demo"
-		program=$(generator demo/orders)
+		program=$(generator hack/demo/orders)
 		"$program" >"$out/hack/demo/.orders.csv"
 		mv "$out/hack/demo/.orders.csv" "$out/hack/demo/orders.csv"
+		;;
+	console)
+		page=cmd/kubectl-skein/internal/console/page
+		program=$(generator $page/generate)
+		"$program" -out "$out/$page/dist"
 		;;
 	*)
 		echo "generate.sh: nothing is called $w" >&2

@@ -2,6 +2,7 @@
 # tsc.sh ARGS...: runs the TypeScript compiler that hack/typescript pins, with the types of zod beside it. It is
 # fetched into the cache once per version of the lock file.
 #   tsc.sh install    fetch it and print the folder that contains node_modules
+#   tsc.sh console    check the types of the console's page
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 "$here/need.sh" node=nodejs npm=npm || exit 1
@@ -21,5 +22,15 @@ fi
 if [ "${1:-}" = install ]; then
 	echo "$dir"
 	exit 0
+fi
+if [ "${1:-}" = console ]; then
+	packages=$("$here/npm.sh" install console)
+	# The compiler looks for packages in the folders above a source, so it gets a copy of the sources beside the packages.
+	copy=$(mktemp -d "${TMPDIR:-/tmp}/skein-console.XXXXXX")
+	trap 'rm -rf "$copy"' EXIT
+	cp -R "$here"/../cmd/kubectl-skein/internal/console/page/{src,tsconfig.json} "$copy"
+	ln -s "$packages/node_modules" "$copy/node_modules"
+	cd "$copy" && "$dir/node_modules/.bin/tsc" --project .
+	exit
 fi
 exec "$dir/node_modules/.bin/tsc" "$@"
