@@ -171,13 +171,19 @@ NEEDS := $(TESTRUN) $(if $(PREBUILT),,build-all)
 typescript:
 	@hack/tsc.sh install >/dev/null
 
+# The browser that opens the console's page in tests, and the packages that hack/npm/console pins.
+.PHONY: chromium
+chromium:
+	@hack/chromium.sh install
+	@hack/npm.sh install console >/dev/null
+
 # PostgreSQL's server programs; the tests start and stop servers of their own.
 .PHONY: postgres
 postgres:
 	@hack/postgres.sh install
 
 .PHONY: test-integration
-test-integration: $(NEEDS) postgres ## Packages that need a control plane or PostgreSQL.
+test-integration: $(NEEDS) postgres chromium ## Packages that need a control plane or PostgreSQL.
 	@export KUBEBUILDER_ASSETS="$$($(DEVCLUSTER) env --assets)"; \
 	$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m integration $(PKG)
 
@@ -193,16 +199,16 @@ test-v8: $(NEEDS) deno typescript ## The sandbox's suites and the rows of code o
 
 # What tests need that is not built here: by itself for `make test`, which runs tiers beside each other.
 .PHONY: prefetch
-prefetch: postgres deno typescript
+prefetch: postgres deno typescript chromium
 	@[ -n "$$(hack/can-node.sh)" ] || hack/need.sh buildah=buildah
 
 .PHONY: conformance
-conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-03"].
+conformance: $(NEEDS) postgres chromium ## The rows of the specification [ROWS="MSG FIL-03"].
 	@hack/conformance.sh $(ROWS)
 
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
-test-conformance: $(NEEDS) postgres typescript
+test-conformance: $(NEEDS) postgres typescript chromium
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -timeout 85m $(if $(FILTER)$(ONLY),,-label-filter '!outages') conformance $(PKG)
 
 .PHONY: test-outages

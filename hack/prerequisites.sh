@@ -118,6 +118,7 @@ if [ "$what" = test ] && { [ "$(id -u)" -ne 0 ] || ! has apt-get; }; then
 	has npm || problem "npm, for tests of TypeScript" "$(install npm)"
 	has openssl || problem "openssl, to check what is fetched" "$(install openssl)"
 	hack/postgres.sh bin >/dev/null 2>&1 || problem "PostgreSQL's server" "$(install postgresql)"
+	hack/chromium.sh bin >/dev/null 2>&1 || problem "Chromium, for tests of the console's page" "$(install chromium)"
 fi
 go_needed=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 go=

@@ -40,7 +40,7 @@ func newMachine(t *testing.T) *machine {
 	m.program("gcc", "")
 	m.program("nft", "")
 	m.program("apt-get", "")
-	for _, name := range []string{"node", "npm", "openssl", "initdb", "postgres"} {
+	for _, name := range []string{"node", "npm", "openssl", "initdb", "postgres", "chromium"} {
 		m.program(name, "")
 	}
 	m.program("du", "echo 0 $3")
@@ -177,6 +177,7 @@ func TestEachMissingProgram(t *testing.T) {
 func TestEachMissingProgramOfTests(t *testing.T) {
 	for name, of := range map[string][2]string{
 		"node": {"- node, for tests", "nodejs"}, "npm": {"- npm, for tests", "npm"}, "openssl": {"- openssl, to check", "openssl"}, "initdb": {"- PostgreSQL's server", "postgresql"},
+		"chromium": {"- Chromium, for tests", "chromium"},
 	} {
 		m := newMachine(t)
 		m.without(name)
