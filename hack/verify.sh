@@ -15,7 +15,7 @@ complain() {
 hack/generate.sh "$tmp"
 while IFS= read -r -d '' file; do
 	file=${file#"$tmp"/}
-	if [[ $file = */console/page/dist/* ]]; then # nobody reads a diff of these
+	if [[ $file = */console/page/dist/* ]]; then # a diff of these says nothing
 		cmp -s "$file" "$tmp/$file" || complain "$file is not what its source says: run 'go generate ./cmd/kubectl-skein/internal/console/page' and commit"
 	elif ! diff -u "$file" "$tmp/$file"; then
 		complain "$file is not what its source says: run 'make generate manifests docs' and commit"

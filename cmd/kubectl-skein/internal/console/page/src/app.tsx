@@ -1,0 +1,154 @@
+// The page: its head, and the view that the address names.
+import { useEffect, useMemo, useRef, useState } from "react";
+import { Approvals } from "./approvals";
+import { get } from "./api";
+import { ViewerContext } from "./context";
+import { Effects } from "./effects";
+import { useLoaded } from "./hooks";
+import { LiveContext, useLive, useLiveLists } from "./live";
+import { addressOf, go, parseRoute, useHash, type Route } from "./route";
+import { ThreadView } from "./thread/view";
+import { Threads } from "./threads";
+import type { Namespaces, Session } from "./types";
+import { Boundary, Failure, Loading } from "./ui";
+
+export function App() {
+  const session = useLoaded((signal) => get<Session>("/api/session", signal), []);
+  if (session.error) return <Failure text={session.error} />;
+  if (!session.value) return <Loading what="the session" />;
+  return <Console session={session.value} />;
+}
+
+const namespaceKey = "skein-console-namespace";
+
+function Console({ session }: { session: Session }) {
+  const route = parseRoute(useHash());
+  const [namespace, setNamespace] = useState(() => sessionStorage.getItem(namespaceKey) ?? session.namespace);
+  const live = useLiveLists(namespace);
+  const viewer = useMemo(() => ({ session, namespace }), [session, namespace]);
+  const choose = (chosen: string) => {
+    sessionStorage.setItem(namespaceKey, chosen);
+    // What is open belongs to the namespace before.
+    if (route.view === "thread") go({ view: "threads" });
+    else if (route.view === "effects" && route.name) go({ view: "effects" });
+    setNamespace(chosen);
+  };
+  // A thread of another namespace was opened by its address: the lists follow, so that its state and its family are there.
+  const opened = route.view === "thread" || route.view === "effects" ? route.namespace : undefined;
+  useEffect(() => {
+    if (opened && namespace !== "" && namespace !== opened) setNamespace(opened);
+  }, [opened]);
+  return (
+    <ViewerContext value={viewer}>
+      <LiveContext value={live}>
+        <a className="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>
+          Skip to the content
+        </a>
+        <Head route={route} session={session} namespace={namespace} onNamespace={choose} />
+        <Main route={route} />
+      </LiveContext>
+    </ViewerContext>
+  );
+}
+
+/** The view. When another one opens, the focus moves to it, and the title of the window names it. */
+function Main({ route }: { route: Route }) {
+  const ref = useRef<HTMLElement>(null);
+  const { threads } = useLive();
+  const waiting = useMemo(() => countApprovals(threads.rows.values()), [threads]);
+  const title = route.view === "thread" ? `${route.name} in ${route.namespace}` : { threads: "Threads", approvals: "Approvals", effects: "Effects" }[route.view];
+  const opened = useRef(title);
+  useEffect(() => {
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} – Skein`;
+  }, [title, waiting]);
+  useEffect(() => {
+    if (opened.current !== title) ref.current?.focus();
+    opened.current = title;
+  }, [title]);
+  return (
+    <main id="main" ref={ref} tabIndex={-1} aria-label={title}>
+      <Boundary key={title}>
+        {route.view === "threads" && <Threads />}
+        {route.view === "thread" && <ThreadView key={`${route.namespace}/${route.name}`} route={route} />}
+        {route.view === "approvals" && <Approvals />}
+        {route.view === "effects" && <Effects namespace={route.namespace} name={route.name} />}
+      </Boundary>
+    </main>
+  );
+}
+
+export function countApprovals(rows: Iterable<{ waits: { reason: string } | null }>): number {
+  let n = 0;
+  for (const row of rows) if (row.waits?.reason === "WaitingForApproval") n++;
+  return n;
+}
+
+interface HeadProps {
+  route: Route;
+  session: Session;
+  namespace: string;
+  onNamespace: (namespace: string) => void;
+}
+
+function Head({ route, session, namespace, onNamespace }: HeadProps) {
+  const live = useLive();
+  const waiting = useMemo(() => countApprovals(live.threads.rows.values()), [live.threads]);
+  const views = [
+    { label: "Threads", route: { view: "threads" } as Route, here: route.view === "threads" || route.view === "thread" },
+    { label: waiting > 0 ? `Approvals (${waiting})` : "Approvals", route: { view: "approvals" } as Route, here: route.view === "approvals" },
+    { label: "Effects", route: { view: "effects" } as Route, here: route.view === "effects" },
+  ];
+  return (
+    <header className="head">
+      <strong className="brand">Skein</strong>
+      <nav aria-label="Views">
+        {views.map((v) => (
+          <a key={v.route.view} href={addressOf(v.route)} aria-current={v.here ? "page" : undefined}>
+            {v.label}
+          </a>
+        ))}
+      </nav>
+      <NamespaceChoice namespace={namespace} onNamespace={onNamespace} />
+      <span className="who" title={`${session.cluster}${session.context ? `, context ${session.context}` : ""}`}>
+        {session.user || "unknown user"}
+      </span>
+      <span className={live.connected ? "link up" : "link down"} role="status">
+        {live.connected ? "Live" : "Connecting…"}
+      </span>
+    </header>
+  );
+}
+
+function NamespaceChoice({ namespace, onNamespace }: { namespace: string; onNamespace: (namespace: string) => void }) {
+  const { value } = useLoaded((signal) => get<Namespaces>("/api/namespaces", signal), []);
+  const names = useMemo(() => {
+    const all = new Set(value?.namespaces);
+    if (namespace) all.add(namespace);
+    return [...all].sort();
+  }, [value, namespace]);
+  const [other, setOther] = useState("");
+  return (
+    <div className="namespace">
+      <label>
+        Namespace{" "}
+        <select value={namespace} onChange={(e) => onNamespace(e.target.value)}>
+          <option value="">All namespaces</option>
+          {names.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      {value && !value.complete && (
+        <form
+          onSubmit={(e) => {
+            e.preventDefault();
+            if (other.trim()) onNamespace(other.trim());
+            setOther("");
+          }}
+        >
+          <input aria-label="Another namespace" placeholder="another" value={other} onChange={(e) => setOther(e.target.value)} />
+        </form>
+      )}
+    </div>
+  );
+}

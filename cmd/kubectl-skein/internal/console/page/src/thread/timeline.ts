@@ -1,0 +1,191 @@
+// What a run did, as spans of time, and the scale on which they are drawn. Times are milliseconds.
+import type { Message, Run, ThreadEvent } from "../types";
+
+export type SpanKind = "model" | "tool" | "waiting" | "input";
+
+export interface Span {
+  kind: SpanKind;
+  label: string;
+  start: number;
+  end: number;
+  /** Whether it goes on. */
+  open: boolean;
+  failed: boolean;
+  /** The step to which it belongs, from 1 on. A step is a model call with the tool calls that it asked for. */
+  step: number;
+  /** The message that shows it. */
+  message?: string;
+}
+
+/** Returns what a run did, in the order in which it began. `events` are those of the run, oldest first; `now` is the end of what goes on. */
+export function spansOf(run: Run, events: ThreadEvent[], now: number): Span[] {
+  return new Reading(run, now).read(events);
+}
+
+/** Reads the events of a run one after the other. */
+class Reading {
+  private spans: Span[] = [];
+  private step = 0;
+  private readonly end: number;
+  /** Since when the model, or what is between two events, is at work. */
+  private since: number;
+  private waiting?: Span;
+  private tools = new Map<string, Span>();
+  private approvals = new Map<string, Span>();
+  /** The message that asked for a call. */
+  private askedIn = new Map<string, string>();
+
+  constructor(
+    private readonly run: Run,
+    now: number,
+  ) {
+    this.since = run.startedAt / 1000;
+    this.end = run.endedAt ? run.endedAt / 1000 : Math.max(now, this.since);
+  }
+
+  read(events: ThreadEvent[]): Span[] {
+    for (const event of events) this.take(event, event.createdAt / 1000);
+    const open = !this.run.endedAt;
+    for (const span of [...this.tools.values(), ...this.approvals.values(), ...(this.waiting ? [this.waiting] : [])]) {
+      span.end = this.end;
+      span.open = open;
+    }
+    if (open && this.run.status === "running" && this.tools.size === 0 && !this.waiting) {
+      this.step++;
+      this.add({ kind: "model", label: "model call", start: this.since, end: this.end, open: true });
+    }
+    return this.spans.sort((a, b) => a.start - b.start || a.end - b.end);
+  }
+
+  private add(span: Partial<Span> & Pick<Span, "kind" | "label" | "start" | "end">): Span {
+    const whole: Span = { open: false, failed: false, step: Math.max(this.step, 1), ...span };
+    this.spans.push(whole);
+    return whole;
+  }
+
+  private take(event: ThreadEvent, at: number): void {
+    const data = event.data ?? {};
+    if (this.waiting && event.type !== "run.waiting" && !event.type.startsWith("approval.")) {
+      this.waiting.end = at;
+      this.waiting = undefined;
+      this.since = at;
+    }
+    switch (event.type) {
+      case "message.created":
+        this.message(data as Message, event, at);
+        break;
+      case "tool.started":
+        this.tools.set(data.toolCallId, this.add({ kind: "tool", label: data.name, start: at, end: at, message: this.askedIn.get(data.toolCallId) ?? event.messageId }));
+        break;
+      case "tool.ended":
+        this.toolEnded(data, event, at);
+        break;
+      case "approval.requested":
+        this.tools.delete(data.toolCallId);
+        this.approvals.set(data.toolCallId, this.add({ kind: "waiting", label: `approval of ${data.name}`, start: at, end: at, message: this.askedIn.get(data.toolCallId) }));
+        break;
+      case "approval.decided": {
+        const span = this.approvals.get(data.toolCallId);
+        if (span) {
+          span.end = at;
+          span.failed = data.decision === "refuse";
+          this.approvals.delete(data.toolCallId);
+        }
+        this.since = at;
+        break;
+      }
+      case "run.waiting":
+        // An approval is shown by itself.
+        if (!this.waiting && this.approvals.size === 0) this.waiting = this.add({ kind: "waiting", label: data.reason ? `waits: ${data.reason}` : "waits", start: at, end: at });
+        break;
+    }
+  }
+
+  private message(m: Message, event: ThreadEvent, at: number): void {
+    const id = m.id ?? event.messageId;
+    if (m.role === "assistant") {
+      if (!m.depth) this.step++;
+      for (const call of m.tool_calls ?? []) this.askedIn.set(call.id, id);
+      this.add({ kind: "model", label: m.depth ? "model call of a prompt" : "model call", start: Math.min(this.since, at), end: at, failed: m.status === "failed", message: id });
+      this.since = at;
+    } else if (m.role === "user" || m.role === "system") {
+      this.add({ kind: "input", label: m.role === "user" ? "message of the user" : "message of the system", start: at, end: at, step: this.step + 1, message: id });
+    }
+  }
+
+  private toolEnded(data: any, event: ThreadEvent, at: number): void {
+    let span = this.tools.get(data.toolCallId);
+    // A call that was made at once has an end only, with its duration.
+    span ??= this.add({ kind: "tool", label: data.name, start: at - (data.durationMs ?? 0), end: at, message: this.askedIn.get(data.toolCallId) ?? event.messageId });
+    span.end = at;
+    span.failed = data.status === "error";
+    this.tools.delete(data.toolCallId);
+    this.since = at;
+  }
+}
+
+/** A stretch of time. A compressed one is drawn shorter than it was. */
+export interface Segment {
+  start: number;
+  end: number;
+  /** How much of the width it takes, in milliseconds of the scale. */
+  width: number;
+  compressed: boolean;
+}
+
+export interface Scale {
+  segments: Segment[];
+  width: number;
+}
+
+/** A gap is compressed when it is longer than this part of the time in which something was at work, and than `shortest`. */
+const part = 0.1;
+const shortest = 1000;
+
+/**
+ * Returns the scale for spans. Stretches in which nothing was at work, such as the night before an approval, are compressed, so that the steps remain
+ * visible beside them.
+ */
+export function scaleOf(spans: Span[]): Scale {
+  if (spans.length === 0) return { segments: [], width: 0 };
+  const busy = merged(spans.filter((s) => s.kind !== "waiting" && s.kind !== "input"));
+  const start = Math.min(...spans.map((s) => s.start));
+  const end = Math.max(...spans.map((s) => s.end));
+  const worked = busy.reduce((sum, b) => sum + b.end - b.start, 0);
+  const gap = Math.max(shortest, worked * part);
+  const segments: Segment[] = [];
+  const push = (from: number, to: number, idle: boolean) => {
+    if (to <= from) return;
+    const compressed = idle && to - from > gap;
+    segments.push({ start: from, end: to, width: compressed ? gap : to - from, compressed });
+  };
+  let at = start;
+  for (const b of busy) {
+    push(at, b.start, true);
+    push(Math.max(at, b.start), b.end, false);
+    at = Math.max(at, b.end);
+  }
+  push(at, end, true);
+  return { segments, width: segments.reduce((sum, s) => sum + s.width, 0) };
+}
+
+function merged(spans: { start: number; end: number }[]): { start: number; end: number }[] {
+  const out: { start: number; end: number }[] = [];
+  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
+    const last = out.at(-1);
+    if (last && start <= last.end) last.end = Math.max(last.end, end);
+    else out.push({ start, end });
+  }
+  return out;
+}
+
+/** Returns where a time lies on a scale, from 0 to 1. */
+export function position(scale: Scale, at: number): number {
+  if (scale.width === 0) return 0;
+  let before = 0;
+  for (const s of scale.segments) {
+    if (at < s.end) return (before + (Math.max(0, at - s.start) / (s.end - s.start)) * s.width) / scale.width;
+    before += s.width;
+  }
+  return 1;
+}
