@@ -61,13 +61,26 @@ func (o *askOptions) check() error {
 
 // ask adds a request by hand to an annotation of a ScheduledEffect, and prints what becomes of it.
 func (p *plugin) ask(ctx context.Context, name, annotation, request string, o *askOptions) error {
-	asked, err := p.annotateEffect(ctx, name, annotation, request)
+	answer, err := p.answerTo(ctx, name, annotation, request, o)
 	if err != nil {
-		return refused(err)
+		return err
 	}
-	if !o.wait {
+	if answer == nil {
 		p.changed(effectName(name), "scheduledeffect/%s asked: kubectl skein effect history %s shows what becomes of it\n", name, name)
 		return nil
+	}
+	return p.printAnswer(name, answer)
+}
+
+// answerTo adds a request by hand to an annotation of a ScheduledEffect, and returns what becomes of it. It returns nil when the options say
+// not to wait for that.
+func (p *plugin) answerTo(ctx context.Context, name, annotation, request string, o *askOptions) (*skeinv1.EffectRequest, error) {
+	asked, err := p.annotateEffect(ctx, name, annotation, request)
+	if err != nil {
+		return nil, refused(err)
+	}
+	if !o.wait {
+		return nil, nil
 	}
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
@@ -76,11 +89,11 @@ func (p *plugin) ask(ctx context.Context, name, annotation, request string, o *a
 	}
 	answer, err := p.awaitAnswer(ctx, asked, annotation, request, o.timeout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Skein may process the same request twice, and marks its second answer as repeated. Without a key, no other request can have been meant.
 	answer.Repeated = answer.Repeated && o.key != ""
-	return p.printAnswer(name, answer)
+	return answer, nil
 }
 
 // awaitAnswer waits until the status has the answer to a request.
@@ -132,10 +145,15 @@ func unanswered(o *skeinv1.ScheduledEffect, timeout time.Duration) error {
 	return coded(exitTimeout, errors.New(text))
 }
 
+// refusedRequest returns the error for a request that was refused.
+func refusedRequest(name string, a *skeinv1.EffectRequest) error {
+	return coded(exitRefused, fmt.Errorf("scheduledeffect/%s refused the request: %s", name, safe(a.Refused)))
+}
+
 // printAnswer prints what became of each time of a request, and returns an error unless all is well.
 func (p *plugin) printAnswer(name string, a *skeinv1.EffectRequest) error {
 	if a.Refused != "" {
-		return coded(exitRefused, fmt.Errorf("scheduledeffect/%s refused the request: %s", name, safe(a.Refused)))
+		return refusedRequest(name, a)
 	}
 	if a.Repeated {
 		fmt.Fprintf(p.ErrOut, "This key was used before, so nothing was done. The answer was:\n")

@@ -30,7 +30,7 @@ way, spec.concurrencyPolicy decides what happens to the request.` + askHelp,
 			if err := o.check(); err != nil {
 				return err
 			}
-			value := time.Now().UTC().Format(time.RFC3339Nano)
+			value := runNow()
 			if o.key != "" {
 				value += "/" + o.key
 			}
@@ -40,6 +40,9 @@ way, spec.concurrencyPolicy decides what happens to the request.` + askHelp,
 	o.flags(cmd, "A repeat with the same key within two days does not fire again, and has the same answer.")
 	return cmd
 }
+
+// runNow returns a request to fire now. No two requests have the same time.
+func runNow() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
 func newEffectBackfill(p *plugin) *cobra.Command {
 	var from, until string
@@ -177,9 +180,18 @@ func (p *plugin) unchanged(o *skeinv1.ScheduledEffect, name string, suspend bool
 	if !p.onlyNames {
 		fmt.Fprintf(p.Out, "scheduledeffect/%s unchanged\n", name)
 	}
-	if ready := meta.FindStatusCondition(o.Status.Conditions, skeinv1.ConditionReady); !suspend && o.Status.Phase == "LimitReached" && ready != nil {
-		fmt.Fprintf(p.ErrOut, "Its daily limit is reached: %s\n", safe(ready.Message))
+	if text := limitOf(o); text != "" && !suspend {
+		fmt.Fprintln(p.ErrOut, safe(text))
 	}
+}
+
+// limitOf says why a ScheduledEffect does not fire although it is resumed, or returns "".
+func limitOf(o *skeinv1.ScheduledEffect) string {
+	ready := meta.FindStatusCondition(o.Status.Conditions, skeinv1.ConditionReady)
+	if o.Status.Phase != "LimitReached" || ready == nil {
+		return ""
+	}
+	return "Its daily limit is reached: " + ready.Message
 }
 
 // suspendEffects suspends or resumes those that need it, and prints each that it changed. It goes on after an

@@ -21,7 +21,7 @@ type plugin struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 	style style
-	// scratch is the namespace that kubectl skein dev has made; it comes before that of the flags.
+	// scratch is the namespace that kubectl skein dev has made, or that the console's page shows; it comes before that of the flags.
 	scratch string
 	// onlyNames is set by --output=name of a command that changes something.
 	onlyNames bool
@@ -68,7 +68,7 @@ right, the command names the ClusterRole that has it.`,
 	cmd.SetErr(streams.ErrOut)
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newChat(p), newCreate(p), newList(p), newShow(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newHandoff(p), newCompact(p),
+		newChat(p), newCreate(p), newList(p), newShow(p), newSend(p), newMessages(p), newWatch(p), newObserve(p), newLogs(p), newTree(p), newMap(p), newConsole(p), newHandoff(p), newCompact(p),
 		newFiles(p), newKV(p), newState(p), newCode(p), newEnv(p), newProvide(p), newHistory(p), newFork(p), newArchive(p), newUnarchive(p),
 		newRuns(p), newCancel(p), newRerun(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
