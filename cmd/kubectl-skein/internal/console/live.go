@@ -56,37 +56,37 @@ func (s *Server) send(ctx context.Context, conn *websocket.Conn, views []*view, 
 	heartbeat := time.NewTicker(liveHeartbeat)
 	defer heartbeat.Stop()
 	for {
-		begun, more := time.Now(), false
+		begun, changes := time.Now(), false
 		for _, v := range views {
-			rest, err := s.sendView(ctx, conn, v)
+			settled, err := s.sendView(ctx, conn, v)
 			if err != nil {
 				return err
 			}
-			more = more || rest
+			changes = changes || settled
 		}
-		for !more {
+		if changes { // others may wait already, and more may come meanwhile
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-wake:
-				more = true
-			case <-heartbeat.C:
-				if err := s.within(ctx, conn.Ping); err != nil {
-					return err
-				}
+			case <-time.After(time.Until(begun.Add(liveInterval))):
+				continue
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Until(begun.Add(liveInterval))):
+		case <-wake:
+		case <-heartbeat.C:
+			if err := s.within(ctx, conn.Ping); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// sendView sends what waits in a view. The first list comes at once, in pieces. Later changes come in one message; more reports whether
-// there are others.
-func (s *Server) sendView(ctx context.Context, conn *websocket.Conn, v *view) (more bool, err error) {
+// sendView sends what waits in a view. The first list comes at once, in pieces. Later changes come in one message, after which it
+// returns true.
+func (s *Server) sendView(ctx context.Context, conn *websocket.Conn, v *view) (changes bool, err error) {
 	for {
 		m, settled := v.next()
 		if m == nil {
