@@ -31,10 +31,11 @@ var tierRepeats = map[string][]string{
 	"outages": {"test/conformance"},
 }
 
-// clusterHelpers are the packages that show that a test needs a control plane or PostgreSQL. A package whose tests
-// import one of them belongs to the integration tier.
+// clusterHelpers are the packages that show that a test needs a control plane, PostgreSQL or a browser. A package whose tests
+// import one of them, or are its own, belongs to the integration tier.
 var clusterHelpers = []string{
 	module + "/test/harness",
+	module + "/test/browser",
 	module + "/internal/store/storetest/pgtest",
 	module + "/internal/thread/s3test",
 	"sigs.k8s.io/controller-runtime/pkg/envtest",
@@ -99,7 +100,7 @@ func tierOf(path string, imports []string) string {
 		}
 	}
 	for _, h := range clusterHelpers {
-		if slices.Contains(imports, h) {
+		if path == h || slices.Contains(imports, h) {
 			return "integration"
 		}
 	}

@@ -19,6 +19,7 @@ func TestTierOf(t *testing.T) {
 	}{
 		{module + "/internal/store/sqlstore", []string{ginkgo}, "unit"},
 		{module + "/internal/controller/thread", []string{module + "/test/harness"}, "integration"},
+		{module + "/test/browser", []string{ginkgo}, "integration"},
 		{module + "/test/conformance", []string{module + "/test/harness"}, "conformance"},
 		{module + "/test/conformance/msg", nil, "conformance"},
 		{module + "/test/image", nil, "e2e"},
