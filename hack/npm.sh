@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# npm.sh install NAME: installs a third-party program from the npm registry that tests use: the packages that
+# npm.sh install NAME: installs third-party packages from the npm registry that tests or generators use: those that
 # hack/npm/NAME pins, with the sums in its lock file. They are fetched into the cache once per version of the lock
 # file, and none of their scripts is run. It prints the folder that contains node_modules.
 set -euo pipefail

@@ -1,4 +1,4 @@
-// Package sourceroot finds the repository's root folder, for tests.
+// Package sourceroot finds the repository's root folder, for tests and generators.
 package sourceroot
 
 import (

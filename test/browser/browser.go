@@ -46,7 +46,9 @@ func current(ctx context.Context) (*chromium, error) {
 		return running, nil
 	}
 	if running != nil { // it has crashed
-		running.remove()
+		if err := running.remove(); err != nil {
+			return nil, err
+		}
 	}
 	c, err := start(ctx)
 	if err != nil {
@@ -107,8 +109,7 @@ func start(ctx context.Context) (*chromium, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		c.remove()
-		return nil, err
+		return nil, errors.Join(err, c.remove())
 	}
 	return c, nil
 }
