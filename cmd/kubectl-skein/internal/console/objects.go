@@ -70,6 +70,7 @@ func newObjects(cfg *rest.Config) (*objects, error) {
 		return nil, err
 	}
 	asked := rest.CopyConfig(cfg)
+	asked.ContentType, asked.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	if asked.Timeout == 0 {
 		asked.Timeout = requestTimeout
 	}
