@@ -184,7 +184,36 @@ func press(ctx context.Context, key string) error {
 	if utf8.RuneCountInString(text) != 1 {
 		return errors.New("no key is called " + key)
 	}
-	return chromedp.Do(ctx, chromedp.KeyEvent(text, chromedp.KeyModifiers(held...)))
+	r, _ := utf8.DecodeRuneInString(text)
+	for _, event := range strokes(r, held) {
+		if _, err := chromedp.Call(ctx, input.DispatchKeyEvent, *event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strokes returns the events of a key. A character is a part of the event that presses its key. chromedp sends it as an event of its own, so that a page
+// could not prevent it, as it can prevent what a person types.
+func strokes(r rune, held []kb.Modifier) []*input.DispatchKeyEventParams {
+	var down *input.DispatchKeyEventParams
+	var events []*input.DispatchKeyEventParams
+	for _, event := range kb.Encode(r) {
+		for _, m := range held {
+			event.Modifiers |= int64(m)
+		}
+		if event.Type == kb.KeyChar && down != nil {
+			if event.Modifiers&^int64(kb.ModifierShift) == 0 {
+				down.Type, down.Text, down.UnmodifiedText = kb.KeyDown, event.Text, event.UnmodifiedText
+			}
+			continue
+		}
+		if event.Type != kb.KeyUp {
+			down = event
+		}
+		events = append(events, event)
+	}
+	return events
 }
 
 // Focused returns a description of the element that has the focus: its role and its accessible name, such as `button "Send"`.

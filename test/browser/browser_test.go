@@ -65,6 +65,19 @@ func kind(kind, part string) OmegaMatcher {
 }
 
 var _ = Describe("a page in the browser", func() {
+	It("does not type a character whose key the page has prevented", func(ctx SpecContext) {
+		p := Open(ctx, serve(strict, `<label>Text <textarea id="text"></textarea></label><p id="out" data-test="out"></p>`, `
+			document.getElementById("text").addEventListener("keydown", (e) => {
+				if (e.key !== "Enter" || e.shiftKey) return;
+				e.preventDefault();
+				document.getElementById("out").textContent = "sent";
+			});`))
+		text := p.By("textbox", "Text")
+		text.Press(ctx, "a", "Shift+Enter", "b", "Enter")
+		p.Test("out").See(ctx, "sent")
+		Expect(text.Value(ctx)).To(Equal("a\nb"))
+	})
+
 	It("is driven by the roles and names of its elements", func(ctx SpecContext) {
 		p := Open(ctx, serve(strict, `
 			<label for="name">Name</label><input id="name" value="old">

@@ -24,6 +24,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/scratch"
+	chromium "github.com/skein-dev/skein/test/browser"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -92,6 +93,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())
 	DeferCleanup(manager.Stop)
+	DeferCleanup(chromium.Stop) // it starts with the first page that a spec opens
 	Eventually(func() error {
 		_, err := cluster.Kubectl(ctx, "get", "--raw", "/apis/runtime.skein.dev/v1alpha1")
 		return err

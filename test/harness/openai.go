@@ -86,7 +86,21 @@ func SaySlowly(w http.ResponseWriter, model string, pause time.Duration, pieces 
 	for _, p := range pieces {
 		chunks = append(chunks, map[string]any{"content": p})
 	}
-	stream(w, model, pause, chunks, "stop")
+	stream(w, model, func(int) { time.Sleep(pause) }, chunks, "stop")
+}
+
+// SayWhen is Say, but the last piece comes once goOn is closed.
+func SayWhen(w http.ResponseWriter, model string, goOn <-chan struct{}, pieces ...string) {
+	chunks := []map[string]any{{"role": "assistant", "content": ""}}
+	for _, p := range pieces {
+		chunks = append(chunks, map[string]any{"content": p})
+	}
+	before := func(i int) {
+		if i == len(chunks)-1 {
+			<-goOn
+		}
+	}
+	stream(w, model, before, chunks, "stop")
 }
 
 // CallTool streams one tool call, its arguments split over two chunks.
@@ -95,22 +109,23 @@ func CallTool(w http.ResponseWriter, model, id, name, args string) {
 	call := func(fields map[string]any) map[string]any {
 		return map[string]any{"tool_calls": []any{fields}}
 	}
-	stream(w, model, 0, []map[string]any{
+	stream(w, model, func(int) {}, []map[string]any{
 		call(map[string]any{"index": 0, "id": id, "type": "function", "function": map[string]any{"name": name, "arguments": ""}}),
 		call(map[string]any{"index": 0, "function": map[string]any{"arguments": args[:half]}}),
 		call(map[string]any{"index": 0, "function": map[string]any{"arguments": args[half:]}}),
 	}, "tool_calls")
 }
 
-func stream(w http.ResponseWriter, model string, pause time.Duration, deltas []map[string]any, finish string) {
+// stream writes deltas as an answer. It calls before with the index of each one before it writes that.
+func stream(w http.ResponseWriter, model string, before func(i int), deltas []map[string]any, finish string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(choices []any, usage any) {
 		b, _ := json.Marshal(map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": choices, "usage": usage})
 		_, _ = fmt.Fprintf(w, "data: %s\n\n", b)
 		_ = http.NewResponseController(w).Flush()
 	}
-	for _, d := range deltas {
-		time.Sleep(pause)
+	for i, d := range deltas {
+		before(i)
 		send([]any{map[string]any{"index": 0, "delta": d, "finish_reason": nil}}, nil)
 	}
 	send([]any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": finish}}, nil)

@@ -36,6 +36,8 @@ async function failure(response: Response): Promise<RequestError> {
   } catch {
     // It is not JSON: the text itself is all there is.
   }
+  // The API server says so in words of its own when it does not reach the manager.
+  if (response.status === 503) return new RequestError(503, "ServiceUnavailable", `Skein does not answer at present: try again in a moment. (${text.trim()})`);
   return new RequestError(response.status, "", text.trim() || `The server answered ${response.status}.`);
 }
 

@@ -19,5 +19,6 @@ export function useViewer(): Viewer {
 /** Returns why the viewer may not do something; "" when it may, or while that is not known. The server decides in any case. */
 export function lacking(rights: Rights | undefined, right: Right): string {
   if (!rights || rights.rights[right]) return "";
-  return rights.missing?.[right] ?? "You have no right to do this in this namespace.";
+  const missing = rights.missing?.[right];
+  return missing ? `You lack the right to ${missing}` : "You lack the right to do this in this namespace.";
 }

@@ -152,8 +152,8 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
     <div className="effect-actions">
       <div className="buttons">
         <Button
-          label={fire.busy ? "Asking…" : "Run now"}
-          name={`Run ${row.name} now`}
+          label="Run now"
+          name={`Run now: ${row.name}`}
           kind="primary"
           busy={fire.busy}
           unavailable={unavailable}

@@ -131,7 +131,7 @@ function Table({ rows, withNamespace }: { rows: ThreadRow[]; withNamespace: bool
           ))}
         </div>
       </div>
-      <div className="scroller" ref={scroller} role="presentation" onKeyDown={onKeyDown} tabIndex={-1}>
+      <div className="scroller" ref={scroller} role="presentation" onKeyDown={onKeyDown}>
         <div role="rowgroup" className="rows" style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((item) => (
             <Row

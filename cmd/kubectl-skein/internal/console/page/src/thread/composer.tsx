@@ -1,7 +1,6 @@
 // The field in which the viewer writes to a thread.
-import { useRef, useState, type KeyboardEvent } from "react";
-import { post, threadPath } from "../api";
-import { useAction } from "../hooks";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { messageOf, post, threadPath } from "../api";
 import { Button, Failure } from "../ui";
 
 interface ComposerProps {
@@ -13,31 +12,72 @@ interface ComposerProps {
   lacking: string;
 }
 
+/** A message that is on its way. Its key makes the thread store it once, however often it is sent. */
+interface Outgoing {
+  key: string;
+  content: string;
+  error: string;
+}
+
+/** Messages that are sent one after the other, in the order in which they were written. One that fails stays, and so do those after it. */
+function useOutbox(path: string) {
+  const [outbox, setOutbox] = useState<Outgoing[]>([]);
+  const sending = useRef("");
+  const first = outbox[0];
+  useEffect(() => {
+    if (!first || first.error || sending.current === first.key) return;
+    sending.current = first.key;
+    post(path, { content: first.content, idempotencyKey: first.key }).then(
+      () => setOutbox((all) => all.filter((o) => o.key !== first.key)),
+      (err) => {
+        sending.current = "";
+        setOutbox((all) => all.map((o) => (o.key === first.key ? { ...o, error: messageOf(err) } : o)));
+      },
+    );
+  }, [path, first]);
+  return {
+    outbox,
+    add: (content: string) => setOutbox((all) => [...all, { key: crypto.randomUUID(), content, error: "" }]),
+    again: (key: string) => setOutbox((all) => all.map((o) => (o.key === key ? { ...o, error: "" } : o))),
+    discard: (key: string) => setOutbox((all) => all.filter((o) => o.key !== key)),
+  };
+}
+
 export function Composer({ namespace, name, terminated, underWay, lacking }: ComposerProps) {
   const [text, setText] = useState("");
-  const action = useAction();
-  // A text has one key, so that sending it again after a lost answer stores no second message.
-  const sent = useRef({ text: "", key: "" });
+  const { outbox, add, again, discard } = useOutbox(threadPath(namespace, name, "queue"));
   const unavailable = terminated ? "The thread is terminated and takes no more messages." : lacking;
-  const send = async () => {
-    const content = text;
-    if (content.trim() === "" || unavailable) return;
-    if (sent.current.text !== content) sent.current = { text: content, key: crypto.randomUUID() };
-    const { key } = sent.current;
-    if (await action.run(() => post(threadPath(namespace, name, "queue"), { content, idempotencyKey: key }))) {
-      sent.current = { text: "", key: "" };
-      // What was typed meanwhile stays.
-      setText((now) => (now === content ? "" : now));
-    }
+  const send = () => {
+    if (text.trim() === "" || unavailable) return;
+    add(text);
+    setText("");
   };
   const onKeyDown = (e: KeyboardEvent) => {
     if (e.key !== "Enter" || e.shiftKey || e.nativeEvent.isComposing) return;
     e.preventDefault();
-    void send();
+    send();
+  };
+  // A text that comes back from a failed message goes before what was typed since.
+  const edit = (o: Outgoing) => {
+    discard(o.key);
+    setText((now) => (now ? `${o.content}\n${now}` : o.content));
   };
   return (
     <div className="composer">
-      <Failure text={action.error} onDismiss={action.clear} />
+      {outbox.map((o) => (
+        <div key={o.key} className="outgoing" data-test="outgoing">
+          <span className="dim">{o.error ? "Not sent: " : "Sending: "}</span>
+          {o.content}
+          <Failure text={o.error} />
+          {o.error && (
+            <div className="buttons">
+              <Button label="Send again" onClick={() => again(o.key)} />
+              <Button label="Edit" name="Edit the message that was not sent" onClick={() => edit(o)} />
+              <Button label="Discard" name="Discard the message that was not sent" onClick={() => discard(o.key)} />
+            </div>
+          )}
+        </div>
+      ))}
       <div className="composer-row">
         <textarea
           aria-label={`Message to ${name}`}
@@ -48,7 +88,7 @@ export function Composer({ namespace, name, terminated, underWay, lacking }: Com
           onChange={(e) => setText(e.target.value)}
           onKeyDown={onKeyDown}
         />
-        <Button label="Send" name={`Send the message to ${name}`} kind="primary" busy={action.busy} unavailable={unavailable} onClick={() => void send()} />
+        <Button label="Send" name={`Send the message to ${name}`} kind="primary" unavailable={unavailable} onClick={send} />
       </div>
     </div>
   );

@@ -77,7 +77,7 @@ function Branch({ node, here, now }: { node: FamilyNode; here: string; now: numb
         ) : (
           <span className="fold" />
         )}
-        <a href={addressOf({ view: "thread", namespace: row.namespace, name: row.name, tab: "family" })} aria-current={row.name === here ? "true" : undefined}>
+        <a href={addressOf({ view: "thread", namespace: row.namespace, name: row.name, tab: "family" })} title={row.name} aria-current={row.name === here ? "true" : undefined}>
           {row.title || row.name}
         </a>
         {row.reference && <span className="dim">{row.reference}</span>}

@@ -35,7 +35,7 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
   return (
     <div className="view thread">
       <ThreadHead namespace={namespace} name={name} row={row} record={record} rights={rights} />
-      {observed.ended && <Failure text={observed.ended} />}
+      <Failure text={[observed.ended, observed.ended && lacking(rights, "conversation")].filter(Boolean).join(". ")} />
       {!observed.connected && !observed.ended && record && <Notice>The connection is lost. The page connects again and shows what it knows meanwhile.</Notice>}
       <Waits row={row} namespace={namespace} />
       <nav className="tabs" aria-label="Parts of the thread">
