@@ -24,7 +24,7 @@ var otherOutput = map[string]string{
 	// -o is where they write to.
 	"build": "-o is the folder", "backup": "-o is the file", "export": "-o is the file",
 	// They print something that has a form already.
-	"map":   "a drawing",
+	"map": "a drawing", "console": "an address",
 	"types": "TypeScript", "endpoint": "what the endpoint answers", "effect logs": "text", "effect next": "times", "env user-label": "labels for a manifest", "status": "a text",
 	// They follow or talk.
 	"chat": "a conversation", "dev": "a conversation",

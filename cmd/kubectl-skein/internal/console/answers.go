@@ -97,7 +97,7 @@ func (s *Server) unreachable(err error) *metav1.Status {
 }
 
 // reasonUnreachable is the reason of errors of the way to the API server.
-const reasonUnreachable metav1.StatusReason = "Unreachable"
+const reasonUnreachable = metav1.StatusReasonServiceUnavailable
 
 // unknownCredentials replaces the API server's 401, which is not about the session of the page.
 func unknownCredentials() *metav1.Status {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // noSession is the answer to a browser without a session.
@@ -22,11 +24,11 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header())
 		if !s.hosts[strings.ToLower(r.Host)] {
-			refuse(w, http.StatusMisdirectedRequest, "Misdirected", fmt.Sprintf("the console has no host %q: open it at http://127.0.0.1:%s/", r.Host, s.port))
+			refuse(w, http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the console has no host %q: open it at http://127.0.0.1:%s/", r.Host, s.port))
 			return
 		}
 		if !plainPath(r.URL) {
-			refuse(w, http.StatusBadRequest, "BadRequest", `the path has an empty part, "." or "..": write it without them`)
+			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, `the path has an empty part, "." or "..": write it without them`)
 			return
 		}
 		if r.URL.Path == loginPath {
@@ -38,7 +40,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			return
 		}
 		if err := sameOrigin(&origins, r); err != nil {
-			refuse(w, http.StatusForbidden, "CrossOrigin", "another site has made this request: the console serves requests of its own page only")
+			refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, "another site has made this request: the console serves requests of its own page only")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -95,7 +97,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(s.token)) != 1 {
-		refuse(w, http.StatusForbidden, "Forbidden", "the token is not that of this console: open the address that `kubectl skein console` printed last")
+		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, "the token is not that of this console: open the address that `kubectl skein console` printed last")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: s.cookieName(), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
@@ -121,7 +123,7 @@ func (s *Server) knows(r *http.Request) bool {
 // refuseStranger answers a request without the cookie.
 func (s *Server) refuseStranger(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/api") {
-		refuse(w, http.StatusUnauthorized, "Unauthorized", strings.TrimSpace(noSession))
+		refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, strings.TrimSpace(noSession))
 		return
 	}
 	http.Error(w, strings.TrimSpace(noSession), http.StatusUnauthorized)
