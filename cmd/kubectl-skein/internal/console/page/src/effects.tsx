@@ -217,10 +217,10 @@ function Firings({ list, namespace }: { list: FiringList; namespace: string }) {
               <th scope="col">Due</th>
               <th scope="col">Status</th>
               <th scope="col">Origin</th>
-              <th scope="col">Attempts</th>
-              <th scope="col">Took</th>
+              <th scope="col" className="number">Attempts</th>
+              <th scope="col" className="number">Took</th>
               <th scope="col">Thread</th>
-              <th scope="col">Cost</th>
+              <th scope="col" className="number">Cost</th>
               <th scope="col">Message</th>
             </tr>
           </thead>
@@ -256,7 +256,7 @@ function Skipped({ list }: { list: FiringList }) {
         <thead>
           <tr>
             <th scope="col">Due</th>
-            <th scope="col">Times</th>
+            <th scope="col" className="number">Times</th>
             <th scope="col">Reason</th>
             <th scope="col">More</th>
           </tr>

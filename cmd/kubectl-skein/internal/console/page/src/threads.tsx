@@ -125,7 +125,7 @@ function Table({ rows, withNamespace }: { rows: ThreadRow[]; withNamespace: bool
       <div role="rowgroup">
         <div className={`row head-row${withNamespace ? " wide" : ""}`} role="row" aria-rowindex={1}>
           {columns.map((name) => (
-            <span key={name} role="columnheader">
+            <span key={name} role="columnheader" className={name === "Messages" || name === "Active" ? "number" : ""}>
               {name}
             </span>
           ))}

@@ -37,7 +37,7 @@ export function Files({ namespace, name, version }: FilesProps) {
             <tr>
               <th scope="col">Path</th>
               <th scope="col">Type</th>
-              <th scope="col">Size</th>
+              <th scope="col" className="number">Size</th>
               <th scope="col">Written</th>
               <th scope="col">
                 <span className="unseen">Actions</span>

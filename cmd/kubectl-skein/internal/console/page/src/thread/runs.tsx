@@ -36,10 +36,10 @@ export function Runs({ namespace, name, record, chosen }: RunsProps) {
             <th scope="col">Started</th>
             <th scope="col">Status</th>
             <th scope="col">Agent</th>
-            <th scope="col">Steps</th>
-            <th scope="col">Took</th>
-            <th scope="col">Tokens</th>
-            <th scope="col">Cost</th>
+            <th scope="col" className="number">Steps</th>
+            <th scope="col" className="number">Took</th>
+            <th scope="col" className="number">Tokens</th>
+            <th scope="col" className="number">Cost</th>
           </tr>
         </thead>
         <tbody>

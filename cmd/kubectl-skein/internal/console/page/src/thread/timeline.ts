@@ -96,7 +96,7 @@ class Reading {
       }
       case "run.waiting":
         // An approval is shown by itself.
-        if (!this.waiting && this.approvals.size === 0) this.waiting = this.add({ kind: "waiting", label: data.reason ? `waits: ${data.reason}` : "waits", start: at, end: at });
+        if (!this.waiting && this.approvals.size === 0) this.waiting = this.add({ kind: "waiting", label: data.reason ? `waits: ${data.reason}` : "waits for a subagent", start: at, end: at });
         break;
     }
   }
@@ -139,44 +139,58 @@ export interface Scale {
 }
 
 /** A gap is compressed when it is longer than this part of the time in which something was at work, and than `shortest`. */
-const part = 0.1;
-const shortest = 1000;
+const longest = 0.5;
+const shortest = 250;
+/** A compressed gap is as wide as this part of that time. */
+const compressed = 0.15;
 
 /**
- * Returns the scale for spans. Stretches in which nothing was at work, such as the night before an approval, are compressed, so that the steps remain
- * visible beside them.
+ * Returns the scale for spans. Stretches in which nothing was at work, such as the night before an approval or the hours of a subagent, are compressed,
+ * so that the steps remain visible beside them.
  */
 export function scaleOf(spans: Span[]): Scale {
-  if (spans.length === 0) return { segments: [], width: 0 };
-  const busy = merged(spans.filter((s) => s.kind !== "waiting" && s.kind !== "input"));
-  const start = Math.min(...spans.map((s) => s.start));
-  const end = Math.max(...spans.map((s) => s.end));
-  const worked = busy.reduce((sum, b) => sum + b.end - b.start, 0);
-  const gap = Math.max(shortest, worked * part);
-  const segments: Segment[] = [];
-  const push = (from: number, to: number, idle: boolean) => {
-    if (to <= from) return;
-    const compressed = idle && to - from > gap;
-    segments.push({ start: from, end: to, width: compressed ? gap : to - from, compressed });
-  };
-  let at = start;
-  for (const b of busy) {
-    push(at, b.start, true);
-    push(Math.max(at, b.start), b.end, false);
-    at = Math.max(at, b.end);
-  }
-  push(at, end, true);
+  const stretches = stretchesOf(spans);
+  const worked = stretches.reduce((sum, s) => (s.idle ? sum : sum + s.end - s.start), 0);
+  const segments = stretches.map(({ start, end, idle }): Segment => {
+    const long = idle && worked > 0 && end - start > Math.max(shortest, worked * longest);
+    return { start, end, width: long ? worked * compressed : end - start, compressed: long };
+  });
   return { segments, width: segments.reduce((sum, s) => sum + s.width, 0) };
 }
 
-function merged(spans: { start: number; end: number }[]): { start: number; end: number }[] {
-  const out: { start: number; end: number }[] = [];
-  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
-    const last = out.at(-1);
-    if (last && start <= last.end) last.end = Math.max(last.end, end);
-    else out.push({ start, end });
+interface Stretch {
+  start: number;
+  end: number;
+  idle: boolean;
+}
+
+/** Returns the stretches in which something was at work, and those in which nothing was. A tool that waits for a subagent is not at work. */
+function stretchesOf(spans: Span[]): Stretch[] {
+  const changes = spans.flatMap(({ kind, start, end }) => {
+    const working = kind === "model" || kind === "tool" ? 1 : 0;
+    const waiting = kind === "waiting" ? 1 : 0;
+    return [
+      { at: start, working, waiting },
+      { at: end, working: -working, waiting: -waiting },
+    ];
+  });
+  changes.sort((a, b) => a.at - b.at);
+  const stretches: Stretch[] = [];
+  let working = 0;
+  let waiting = 0;
+  let since = changes[0]?.at ?? 0;
+  for (const change of changes) {
+    if (change.at > since) {
+      const idle = working === 0 || waiting > 0;
+      const last = stretches.at(-1);
+      if (last?.idle === idle) last.end = change.at;
+      else stretches.push({ start: since, end: change.at, idle });
+      since = change.at;
+    }
+    working += change.working;
+    waiting += change.waiting;
   }
-  return out;
+  return stretches;
 }
 
 /** Returns where a time lies on a scale, from 0 to 1. */
