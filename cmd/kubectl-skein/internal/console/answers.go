@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,6 +93,9 @@ func (s *Server) explain(err error) *metav1.Status {
 func (s *Server) unreachable(err error) *metav1.Status {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return statusOf(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, err.Error()+": try again")
+	}
+	if way := new(*url.Error); errors.As(err, way) {
+		err = (*way).Err // without the URL, which says nothing to people
 	}
 	return statusOf(http.StatusBadGateway, reasonUnreachable, fmt.Sprintf("the API server cannot be reached: %v: check the network and the kubeconfig", err))
 }

@@ -25,8 +25,6 @@ const (
 // object is an object of the API as JSON.
 type object map[string]any
 
-func (o object) name() string { return o["metadata"].(map[string]any)["name"].(string) }
-
 // cluster is an API server that lists and watches Threads and ScheduledEffects, with a log of changes as etcd has one.
 type cluster struct {
 	*httptest.Server

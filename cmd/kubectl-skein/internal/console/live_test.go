@@ -44,7 +44,7 @@ type tab struct {
 // look opens a live list.
 func (b *browser) look(ctx context.Context, namespace string) *tab {
 	GinkgoHelper()
-	conn, _, err := b.socket(ctx, "/api/live?namespace="+namespace, websocket.DialOptions{})
+	conn, _, err := b.socket(ctx, "/api/live?namespace="+namespace, websocket.DialOptions{}) //nolint:bodyclose // Dial needs none
 	Expect(err).NotTo(HaveOccurred())
 	conn.SetReadLimit(64 << 20)
 	DeferCleanup(func() { _ = conn.CloseNow() })

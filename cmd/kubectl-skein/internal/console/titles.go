@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -77,18 +78,15 @@ func (t *titles) take(change runtimeclient.HistoryChange) {
 	f := t.threads
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed := map[string]bool{}
-	if change.Reset {
-		for id := range t.byID {
-			changed[id] = true
-		}
-		clear(t.byID)
+	if change.Reset && f.synced {
+		t.forget()
 	}
+	changed := map[string]bool{}
 	for i := range change.Items {
 		h := &change.Items[i]
-		before, known := t.byID[h.ThreadID]
+		before := t.byID[h.ThreadID]
 		now := titleOf(h)
-		if known && now.v < before.v {
+		if now.v < before.v && !change.Reset {
 			continue
 		}
 		t.byID[h.ThreadID] = now
@@ -104,4 +102,15 @@ func (t *titles) take(change runtimeclient.HistoryChange) {
 			f.touched(key)
 		}
 	}
+}
+
+// forget removes the titles of threads that are gone, of which the runtime API does not tell.
+func (t *titles) forget() {
+	listed := make(map[string]bool, len(t.threads.rows))
+	for _, row := range t.threads.rows {
+		if r, ok := row.(ThreadRow); ok {
+			listed[r.ID] = true
+		}
+	}
+	maps.DeleteFunc(t.byID, func(id string, _ title) bool { return !listed[id] })
 }
