@@ -30,7 +30,7 @@ func newConsole(p *plugin) *cobra.Command {
 and prints its address. The page reads and changes what you may read and change with kubectl, through the same kubeconfig. Nothing is
 installed in the cluster.
 
-The address has a token: whoever opens it on this machine has your rights while the command runs.`,
+The address has a token: everyone who has the address can use your rights on this machine while the command runs.`,
 		Example: `  # The threads of the namespace
   kubectl skein console
 

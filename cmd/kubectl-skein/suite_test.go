@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/test/browser"
 )
 
 // patience bounds what must happen, with room for busy machines. No spec measures it.
@@ -46,6 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
+	DeferCleanup(browser.Stop)
 	kubeconfig = filepath.Join(dir, "admin")
 	_, err = env.Kubeconfig("admin", kubeconfig, "system:masters")
 	Expect(err).NotTo(HaveOccurred())

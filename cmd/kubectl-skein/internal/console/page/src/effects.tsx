@@ -170,7 +170,13 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
           name={`${paused ? "Resume" : "Suspend"} ${row.name}`}
           busy={suspend.busy}
           unavailable={unavailable || (row.ended ? "The effect has ended: no due time is left." : "")}
-          onClick={() => void suspend.run(() => post(`${path}/suspension`, { suspend: !paused }))}
+          onClick={() =>
+            void suspend.run(async () => {
+              setSaid([]);
+              const { message } = await post<{ message: string }>(`${path}/suspension`, { suspend: !paused });
+              if (message) setSaid([message]);
+            })
+          }
         />
       </div>
       <div role="status" data-test="answer">
