@@ -86,9 +86,8 @@ var thumbnails = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
 // proxy forwards requests to the API server with the viewer's credentials.
 type proxy struct {
-	base    *url.URL // of the API server, perhaps with a path
-	plain   *httputil.ReverseProxy
-	upgrade *httputil.ReverseProxy // over HTTP/1.1, which WebSockets need
+	base *url.URL // of the API server, perhaps with a path
+	to   *httputil.ReverseProxy
 }
 
 func newProxy(cfg *rest.Config) (*proxy, error) {
@@ -96,24 +95,15 @@ func newProxy(cfg *rest.Config) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := rest.TransportFor(cfg)
-	if err != nil {
-		return nil, err
-	}
-	old := rest.CopyConfig(cfg)
-	old.NextProtos = []string{"http/1.1"}
-	upgrade, err := rest.TransportFor(old)
+	transport, err := rest.TransportFor(cfg) // it uses HTTP/1.1 for requests that become WebSockets
 	if err != nil {
 		return nil, err
 	}
 	p := &proxy{base: base}
-	reverse := func(t http.RoundTripper) *httputil.ReverseProxy {
-		return &httputil.ReverseProxy{
-			Transport: t, Rewrite: p.rewrite, ModifyResponse: modify, ErrorHandler: failed,
-			FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
-		}
+	p.to = &httputil.ReverseProxy{
+		Transport: transport, Rewrite: p.rewrite, ModifyResponse: modify, ErrorHandler: failed,
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 	}
-	p.plain, p.upgrade = reverse(plain), reverse(upgrade)
 	return p, nil
 }
 
@@ -125,22 +115,16 @@ func (p *proxy) register(mux *http.ServeMux) {
 				refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "only observe and events are WebSockets")
 				return
 			}
-			p.forward(w, r, p.plain)
+			p.forward(w, r)
 		})
 	}
 	for _, s := range streamed {
 		method, path, _ := strings.Cut(s, " ")
-		mux.HandleFunc(method+" "+apiRoot+path, func(w http.ResponseWriter, r *http.Request) {
-			if isUpgrade(r) {
-				p.forward(w, r, p.upgrade)
-				return
-			}
-			p.forward(w, r, p.plain)
-		})
+		mux.HandleFunc(method+" "+apiRoot+path, p.forward)
 	}
 }
 
-func (p *proxy) forward(w http.ResponseWriter, r *http.Request, to *httputil.ReverseProxy) {
+func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"ns", "thread", "id"} {
 		if strings.Contains(r.PathValue(name), "/") { // the API server would decode it, and see another path
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the namespace, the name or the id has a slash: only the paths of files and keys may have them")
@@ -153,7 +137,7 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, to *httputil.Rev
 	}
 	w.Header().Del("Content-Security-Policy") // the answer has a policy of its own
 	r.Body = http.MaxBytesReader(w, r.Body, runtimev1.MaxBodyBytes)
-	to.ServeHTTP(w, r)
+	p.to.ServeHTTP(w, r)
 }
 
 // isUpgrade reports whether a request asks for another protocol.
