@@ -1,10 +1,15 @@
 package conformance
 
 import (
+	"fmt"
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	chromium "github.com/skein-dev/skein/test/browser"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -72,22 +77,53 @@ var _ = Describe("The console's views of families and runs", Label("CON-02"), fu
 		Expect(p.Focused(ctx)).To(ContainSubstring("Message of the agent"))
 	}, SpecTimeout(5*patience))
 
-	It("finds the steps of an early run in a long log", func(ctx SpecContext) {
+	It("finds the steps of an early run in a long log, and the message far above", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, []string{"builtin:kv"}, []skeinv1.ScriptStep{
 			harness.After("set_value", harness.Answer("kept")), harness.On("keep", harness.Calls("set_value", map[string]any{"key": "a", "value": 1})), harness.Echo()})
 		say(ctx, t, 1, "keep")
-		for i := range 60 {
-			say(ctx, t, i+2, "and on")
+		for i := range 350 {
+			_, err := t.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: fmt.Sprintf("note %d", i)})
+			Expect(err).NotTo(HaveOccurred())
 		}
+		say(ctx, t, 2, "and on")
 		p := openConsole(ctx, ns)
 		openThread(ctx, p, "thread")
+		messages := p.By("region", "Messages")
+		messages.See(ctx, "echo: and on")
+		shown := messages.CSS(".message")
+		Expect(shown.Count(ctx)).To(BeNumerically("<=", 200), "the newest ones")
+		messages.See(ctx, "note 349")
+
+		By("reading earlier messages until there are no more")
+		for p.By("button", "Earlier messages").Count(ctx) > 0 {
+			before := shown.Count(ctx)
+			p.By("button", "Earlier messages").Click(ctx)
+			Eventually(ctx, func() int { return shown.Count(ctx) }).Should(BeNumerically(">", before))
+		}
+		const all = 3 + 350 + 2 // the result of the tool is in the message of its call
+		Expect(shown.Count(ctx)).To(Equal(all))
+		inOrder := `function () { return [...this.querySelectorAll(".message")].map((m) => /note (\d+)/.exec(m.innerText)?.[1]).filter((n) => n !== undefined).every((n, i) => Number(n) === i) }`
+		Expect(chromium.Ask[bool](ctx, messages, inOrder)).To(BeTrue())
+
+		By("messages that come, so that the server sends fewer of the earlier ones")
+		for i := range 250 {
+			_, err := t.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: fmt.Sprintf("later %d", i)})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		messages.See(ctx, "later 249")
+		Expect(shown.Count(ctx)).To(Equal(all + 250))
+		Expect(chromium.Ask[bool](ctx, messages, inOrder)).To(BeTrue())
+		Expect(chromium.Ask[bool](ctx, messages, strings.ReplaceAll(inOrder, "note", "later"))).To(BeTrue())
+
+		By("going to a step of the first run")
+		p.Reload(ctx)
 		part(ctx, p, "Runs")
-		p.By("button", "Earlier runs").Click(ctx)
 		runs := must(t.Runs(ctx))
 		p.CSS(`a[href$="` + runs[len(runs)-1].ID + `"]`).Click(ctx)
 		p.Test("span").Containing("set_value").Wait(ctx)
 		p.Test("span").Containing("Step 1: model call").CSS("a").Click(ctx)
-		p.By("region", "Messages").CSS(".highlighted").See(ctx, "set_value")
+		messages.CSS(".highlighted").See(ctx, "set_value")
+		Expect(p.Focused(ctx)).To(ContainSubstring("Message of the agent"))
 	}, SpecTimeout(5*patience))
 })

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/scratch"
 	chromium "github.com/skein-dev/skein/test/browser"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -25,18 +27,26 @@ var consoleAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/login\?token=\S
 // serveConsole starts kubectl skein console and returns the address that it prints.
 func serveConsole(ctx context.Context, args ...string) string {
 	GinkgoHelper()
+	address, _ := startConsole(ctx, args...)
+	return address
+}
+
+// startConsole is serveConsole with a function that interrupts the console and waits for its end.
+func startConsole(ctx context.Context, args ...string) (address string, end func(context.Context)) {
+	GinkgoHelper()
 	out := gbytes.NewBuffer()
 	cmd := exec.Command(harness.Bin("kubectl-skein"), append([]string{"--kubeconfig", cluster.Kubeconfig, "console"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	Expect(cmd.Start()).To(Succeed())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
-		Eventually(ctx, ended).Should(Receive(), "an interrupt ends the console")
-	}, NodeTimeout(patience))
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	end = func(ctx context.Context) {
+		_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
+		Eventually(ctx, ended).Should(BeClosed(), "an interrupt ends the console")
+	}
+	DeferCleanup(func(ctx SpecContext) { end(ctx) }, NodeTimeout(patience))
 	Eventually(ctx, func() []byte { return out.Contents() }).Should(MatchRegexp(consoleAddress.String()))
-	return consoleAddress.FindString(string(out.Contents()))
+	return consoleAddress.FindString(string(out.Contents())), end
 }
 
 // openConsole opens the console with the namespace ns.
@@ -188,6 +198,26 @@ var _ = Describe("The console", func() {
 		say(ctx, t, 2, "after")
 		p.By("region", "Messages").See(ctx, "after")
 		Expect(p.By("region", "Messages").Text(ctx)).To(And(ContainSubstring("before"), ContainSubstring("after")))
+	}, SpecTimeout(5*patience))
+
+	It("says that the console has ended, and goes on with the next one on the same port once its address is opened", Label("CON-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		port := strconv.Itoa(must(scratch.Port()))
+		address, end := startConsole(ctx, "-n", ns, "--port", port)
+		p := chromium.Open(ctx, address)
+		p.By("link", "thread").Wait(ctx)
+		p.Allow("load", "WebSocket")
+		end(ctx)
+		p.See(ctx, "Is kubectl skein console still running?")
+		p.By("link", "thread").Wait(ctx)
+
+		address, _ = startConsole(ctx, "-n", ns, "--port", port)
+		p.See(ctx, "open the address that")
+		p.Open(ctx, address)
+		p.By("navigation", "Views").Wait(ctx)
+		p.See(ctx, "Live")
+		p.By("link", "thread").Wait(ctx)
 	}, SpecTimeout(5*patience))
 
 	It("shows and does what the viewer may, and says which right is missing", Label("CON-01"), func(ctx SpecContext) {

@@ -1,7 +1,7 @@
 // The page: its head, and the view that the address names.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Approvals } from "./approvals";
-import { get } from "./api";
+import { get, messageOf } from "./api";
 import { ViewerContext } from "./context";
 import { Effects } from "./effects";
 import { useLoaded } from "./hooks";
@@ -45,10 +45,31 @@ function Console({ session }: { session: Session }) {
           Skip to the content
         </a>
         <Head route={route} session={session} namespace={namespace} onNamespace={choose} />
+        <Lost connected={live.connected} />
         <Main route={route} />
       </LiveContext>
     </ViewerContext>
   );
+}
+
+/** So often the page asks again why the lists are not connected. */
+const askAgain = 5000;
+
+/** Says why the lists are not connected, where the viewer can do something about it. A WebSocket does not say why it was refused. */
+function Lost({ connected }: { connected: boolean }) {
+  const [why, setWhy] = useState("");
+  useEffect(() => {
+    setWhy("");
+    if (connected) return;
+    const stop = new AbortController();
+    const ask = () => get<Session>("/api/session", stop.signal).then(() => setWhy(""), (err) => stop.signal.aborted || setWhy(messageOf(err)));
+    const timer = setInterval(() => void ask(), askAgain);
+    return () => {
+      clearInterval(timer);
+      stop.abort();
+    };
+  }, [connected]);
+  return <Failure text={why} />;
 }
 
 /** The view. When another one opens, the focus moves to it, and the title of the window names it. */

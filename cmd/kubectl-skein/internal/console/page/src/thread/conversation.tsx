@@ -1,5 +1,5 @@
 // The conversation of a thread, as it happens.
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { useDeferredValue, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { get, messageOf, post, threadPath } from "../api";
 import { lacking } from "../context";
 import { plural } from "../format";
@@ -22,32 +22,49 @@ interface Older {
   load: () => void;
 }
 
-/** Messages before those that are observed, which are the newest ones. */
+/** Messages that are older than those that are observed. More are given up, the oldest first, so that a page that stays open does not grow for ever. */
+const mostOlder = 5000;
+
+/**
+ * Messages before those that are observed, which are the newest ones. The server observes fewer as more come: those that it leaves out stay here, so that
+ * nothing vanishes under the eyes of a reader.
+ */
 function useOlder(namespace: string, name: string, observed: Message[], record: ThreadRecord): Older {
-  const [messages, setMessages] = useState<Message[]>([]);
-  const [total, setTotal] = useState<number | null>(null);
+  const [state, setState] = useState<{ messages: Message[]; more: boolean | null }>({ messages: [], more: null });
   const action = useAction();
-  const count = useRef(record.messageCount);
-  useEffect(() => {
-    // Messages were removed, of which these may have been some.
-    if (record.messageCount < count.current) {
-      setMessages([]);
-      setTotal(null);
+  const before = useRef({ observed, count: record.messageCount });
+  useLayoutEffect(() => {
+    const was = before.current;
+    before.current = { observed, count: record.messageCount };
+    if (record.messageCount < was.count) {
+      setState({ messages: [], more: null }); // some were removed, perhaps of these
+      return;
     }
-    count.current = record.messageCount;
-  }, [record.messageCount]);
-  const known = useMemo(() => new Set(observed.map((m) => m.id)), [observed]);
-  const older = useMemo(() => messages.filter((m) => !known.has(m.id)), [messages, known]);
+    const first = was.observed.findIndex((m) => m.id === observed[0]?.id);
+    if (first > 0) {
+      setState((old) => {
+        const all = [...old.messages, ...was.observed.slice(0, first)];
+        return all.length > mostOlder ? { messages: all.slice(-mostOlder), more: true } : { ...old, messages: all };
+      });
+    } else if (first < 0 && was.observed.length > 0) {
+      setState({ messages: [], more: null }); // there may be others in between
+    }
+  }, [observed, record.messageCount]);
+  const older = useMemo(() => {
+    const known = new Set(observed.map((m) => m.id));
+    return state.messages.filter((m) => !known.has(m.id));
+  }, [state.messages, observed]);
   const load = () =>
     void action.run(async () => {
       // Newest first: messages that come meanwhile make this page overlap with what is there, and leave no gap.
       const path = `${threadPath(namespace, name, "messages")}?order=desc&limit=${olderPage}&offset=${observed.length + older.length}`;
       const page = await get<MessageList>(path);
-      const seen = new Set([...known, ...older.map((m) => m.id)]);
-      setMessages([...page.messages.filter((m) => !seen.has(m.id)).reverse(), ...older]);
-      setTotal(page.hasMore ? Infinity : 0);
+      setState((old) => {
+        const seen = new Set([...before.current.observed, ...old.messages].map((m) => m.id));
+        return { messages: [...page.messages.filter((m) => !seen.has(m.id)).reverse(), ...old.messages], more: page.hasMore };
+      });
     });
-  const more = total === null ? record.messageCount > observed.length && observed.length > 0 : total > 0;
+  const more = state.more ?? (observed.length > 0 && record.messageCount > observed.length + older.length);
   return { messages: older, more, loading: action.busy, error: action.error, load };
 }
 
@@ -100,12 +117,14 @@ function resultsOf(messages: Message[]): { byCall: Map<string, Message>; shown: 
 
 /** The part of an answer that a model has written so far. */
 function Draft({ text }: { text: string }) {
+  // Parsing a long answer again for each piece must not hold up what the viewer types.
+  const shown = useDeferredValue(text);
   return (
     <article className="message assistant draft" aria-label="Answer that is being written" aria-busy="true" data-test="draft">
       <header>
         <span className="who">agent</span> <span className="dim">writes…</span>
       </header>
-      <Markdown text={text} />
+      <Markdown text={shown} />
     </article>
   );
 }

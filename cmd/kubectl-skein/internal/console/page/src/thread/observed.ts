@@ -27,6 +27,9 @@ export interface Observed {
 /** So many earlier events are read first while a run is under way, so that an answer is shown from its beginning. */
 const earlierEvents = 1000;
 
+/** Longer answers are read out up to here. The conversation has all of them. */
+const longestNews = 1000;
+
 const nothing: Observed = { connected: false, ended: "", draft: "", running: new Map(), news: "" };
 
 /** What events say of the present moment. It is changed in place. */
@@ -45,7 +48,7 @@ class Moment {
         break;
       case "message.created":
         if (data.role === "assistant") this.draft = "";
-        if (data.role === "assistant" && data.content) this.news = `The agent says: ${data.content}`;
+        if (data.role === "assistant" && data.content) this.news = `The agent says: ${(data.content as string).slice(0, longestNews)}`;
         break;
       case "tool.started":
         this.running.set(data.toolCallId, { name: data.name, startedAt: event.createdAt / 1000 });
