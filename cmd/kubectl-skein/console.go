@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -144,6 +146,9 @@ func (p *plugin) suspendEffect(ctx context.Context, name string, suspend bool) (
 
 // consoleError gives an error of a command, which has an exit code, one of HTTP. Errors of the server have one already.
 func consoleError(err error) error {
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return err
+	}
 	switch exitCode(err) {
 	case exitRefused:
 		return &console.Error{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Err: err}

@@ -194,6 +194,7 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		Expect(refusal.Code).To(Equal(http.StatusUnprocessableEntity))
 		Expect(refusal.Error()).To(Equal("scheduledeffect/daily refused the request: it has ended"))
 		_, err = o.RunEffect(ctx, ns, "missing")
-		Expect(err).To(HaveOccurred())
+		Expect(errors.As(err, &refusal)).To(BeFalse())
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(2*patience))
 })
