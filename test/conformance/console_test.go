@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -198,6 +199,35 @@ var _ = Describe("The console", func() {
 		say(ctx, t, 2, "after")
 		p.By("region", "Messages").See(ctx, "after")
 		Expect(p.By("region", "Messages").Text(ctx)).To(And(ContainSubstring("before"), ContainSubstring("after")))
+	}, SpecTimeout(5*patience))
+
+	It("serves twenty pages at once, which all send and all show every message once", Label("CON-01"), func(ctx SpecContext) {
+		const pages = 20
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		address := serveConsole(ctx, "-n", ns)
+		open := make([]*chromium.Page, pages)
+		for i := range open {
+			open[i] = chromium.Open(ctx, address)
+			openThread(ctx, open[i], "thread")
+			open[i].By("textbox", "Message to thread").Type(ctx, fmt.Sprintf("from page %02d.", i))
+		}
+		for _, p := range open {
+			p.Allow("429") // a queue is full, and the page sends the message again after the pause that the server asks for
+			p.Press(ctx, "Enter")
+		}
+		Eventually(ctx, func(g Gomega) {
+			all := strings.Join(texts(must(t.Messages(ctx))), "\n")
+			for i := range pages {
+				g.Expect(strings.Count(all, fmt.Sprintf("user: from page %02d.", i))).To(Equal(1), all)
+			}
+		}).Should(Succeed())
+		for _, p := range open {
+			for i := range pages {
+				p.By("region", "Messages").See(ctx, fmt.Sprintf("from page %02d.", i))
+			}
+			p.Test("outgoing").Gone(ctx)
+		}
 	}, SpecTimeout(5*patience))
 
 	It("says that the console has ended, and goes on with the next one on the same port once its address is opened", Label("CON-01"), func(ctx SpecContext) {

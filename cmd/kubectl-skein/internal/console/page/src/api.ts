@@ -9,6 +9,8 @@ export class RequestError extends Error {
     readonly code: number,
     readonly reason: string,
     message: string,
+    /** After how many milliseconds the same request may succeed; 0 when the server does not say. */
+    readonly retryAfter = 0,
   ) {
     super(message);
   }
@@ -28,11 +30,15 @@ export function firingsPath(namespace: string, effect: string): string {
   return `${runtimeAPI}/namespaces/${encodeURIComponent(namespace)}/firings/${encodeURIComponent(effect)}`;
 }
 
+/** A server that asks for a longer pause, in seconds, is asked again after this one. */
+const longestRetry = 30;
+
 async function failure(response: Response): Promise<RequestError> {
   const text = await response.text().catch(() => "");
+  const retryAfter = Math.min(Number(response.headers.get("Retry-After")) || 0, longestRetry) * 1000;
   try {
     const status = JSON.parse(text) as Status;
-    if (status.message) return new RequestError(response.status, status.reason ?? "", status.message);
+    if (status.message) return new RequestError(response.status, status.reason ?? "", status.message, retryAfter);
   } catch {
     // It is not JSON: the text itself is all there is.
   }
@@ -53,9 +59,19 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
   return response;
 }
 
-/** Reads JSON. */
+/** So often a read that the server puts off is made again. */
+const retries = 4;
+
+/** Reads JSON. A read that the server puts off is made again after the pause that it asks for. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await (await ask(path, { signal })).json()) as T;
+  for (let n = 0; ; n++) {
+    try {
+      return (await (await ask(path, { signal })).json()) as T;
+    } catch (err) {
+      if (!(err instanceof RequestError) || !err.retryAfter || n === retries || signal?.aborted) throw err;
+      await new Promise((resolve) => setTimeout(resolve, err.retryAfter));
+    }
+  }
 }
 
 /** Reads at most `limit` bytes of a text, and reports whether there is more. */

@@ -1,6 +1,6 @@
 // The field in which the viewer writes to a thread.
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { messageOf, post, threadPath } from "../api";
+import { messageOf, post, RequestError, threadPath } from "../api";
 import { Button, Failure } from "../ui";
 
 interface ComposerProps {
@@ -17,6 +17,8 @@ interface Outgoing {
   key: string;
   content: string;
   error: string;
+  /** Whether it is sent again by itself, because the server has asked for a pause. */
+  again: boolean;
 }
 
 /** Messages that are sent one after the other, in the order in which they were written. One that fails stays, and so do those after it. */
@@ -31,14 +33,17 @@ function useOutbox(path: string) {
       () => setOutbox((all) => all.filter((o) => o.key !== first.key)),
       (err) => {
         sending.current = "";
-        setOutbox((all) => all.map((o) => (o.key === first.key ? { ...o, error: messageOf(err) } : o)));
+        const retryAfter = err instanceof RequestError ? err.retryAfter : 0;
+        setOutbox((all) => all.map((o) => (o.key === first.key ? { ...o, error: messageOf(err), again: retryAfter > 0 } : o)));
+        if (retryAfter > 0) setTimeout(() => again(first.key), retryAfter);
       },
     );
   }, [path, first]);
+  const again = (key: string) => setOutbox((all) => all.map((o) => (o.key === key ? { ...o, error: "" } : o)));
   return {
     outbox,
-    add: (content: string) => setOutbox((all) => [...all, { key: crypto.randomUUID(), content, error: "" }]),
-    again: (key: string) => setOutbox((all) => all.map((o) => (o.key === key ? { ...o, error: "" } : o))),
+    add: (content: string) => setOutbox((all) => [...all, { key: crypto.randomUUID(), content, error: "", again: false }]),
+    again,
     discard: (key: string) => setOutbox((all) => all.filter((o) => o.key !== key)),
   };
 }
@@ -66,7 +71,7 @@ export function Composer({ namespace, name, terminated, underWay, lacking }: Com
     <div className="composer">
       {outbox.map((o) => (
         <div key={o.key} className="outgoing" data-test="outgoing">
-          <span className="dim">{o.error ? "Not sent: " : "Sending: "}</span>
+          <span className="dim">{!o.error ? "Sending: " : o.again ? "Not sent yet; the page tries again: " : "Not sent: "}</span>
           {o.content}
           <Failure text={o.error} />
           {o.error && (
