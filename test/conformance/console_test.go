@@ -66,7 +66,11 @@ func openThread(ctx context.Context, p *chromium.Page, name string) {
 // part opens a part of the thread that is shown.
 func part(ctx context.Context, p *chromium.Page, name string) {
 	GinkgoHelper()
-	p.By("navigation", "Parts of the thread").By("link", name).Click(ctx)
+	link := p.By("navigation", "Parts of the thread").By("link", name)
+	Eventually(ctx, func(g Gomega) {
+		link.Click(ctx) // which misses when the page moves at this moment
+		g.Expect(link.Attribute(ctx, "aria-current")).To(Equal("page"))
+	}).Should(Succeed())
 }
 
 // bindRole gives a user a ClusterRole of config/rbac in a namespace.

@@ -37,7 +37,6 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
       <ThreadHead namespace={namespace} name={name} row={row} record={record} rights={rights} />
       <Failure text={[observed.ended, observed.ended && lacking(rights, "conversation")].filter(Boolean).join(". ")} />
       {!observed.connected && !observed.ended && record && <Notice>The connection is lost. The page connects again and shows what it knows meanwhile.</Notice>}
-      <Waits row={row} namespace={namespace} />
       <nav className="tabs" aria-label="Parts of the thread">
         {tabs.map(({ tab, label }) => (
           <a key={tab} href={addressOf({ view: "thread", namespace, name, tab })} aria-current={tab === route.tab ? "page" : undefined}>
@@ -45,6 +44,7 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
           </a>
         ))}
       </nav>
+      <Waits row={row} namespace={namespace} />
       <Part route={route} observed={observed} rights={rights} />
       <p className="unseen" role="log" aria-live="polite" aria-label="What happens in the thread">
         {observed.news}
