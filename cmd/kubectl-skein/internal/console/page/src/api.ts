@@ -186,3 +186,14 @@ export function readEvents(namespace: string, thread: string, after: number, tak
     socket.onclose = (event) => end(event.code === 1000 ? undefined : new RequestError(0, "StreamEnded", event.reason || "The events of the thread cannot be read at present."));
   });
 }
+
+/** Asks whether a stream would be refused, and returns why; undefined when it would not. */
+export async function refusalOf(path: string, signal: AbortSignal): Promise<RequestError | undefined> {
+  try {
+    const response = await ask(path, { signal });
+    await response.body?.cancel();
+    return undefined;
+  } catch (err) {
+    return err instanceof RequestError ? err : undefined;
+  }
+}

@@ -1,156 +1,141 @@
 // One thread as it is now: its value by the stream "observe", and what is being written at the moment by its events.
 import { immutableJSONPatch, type JSONPatchDocument } from "immutable-json-patch";
 import { useEffect, useState } from "react";
-import { follow, get, messageOf, RequestError, threadPath } from "../api";
-import type { ObservedThread, ThreadEvent, ThreadRecord } from "../types";
+import { follow, refusalOf, threadPath } from "../api";
+import type { ObservedThread, ThreadEvent } from "../types";
+import { Moment, type Draft, type News, type RunningCall } from "./moment";
 
-/** A tool call that is being made. */
-export interface RunningCall {
-  name: string;
-  startedAt: number;
-  progress?: string;
-}
+export type { RunningCall };
 
 export interface Observed {
   value?: ObservedThread;
   connected: boolean;
-  /** Why nothing more comes: the thread was deleted, or may not be read. */
+  /** Why nothing more comes: the thread was deleted, does not exist, or may not be read. It is "" again when something comes. */
   ended: string;
-  /** The answer that a model is writing. */
-  draft: string;
-  /** By the id of the call. */
+  draft: Draft | null;
   running: ReadonlyMap<string, RunningCall>;
-  /** The newest line of what happens, for people who cannot see the page. */
-  news: string;
+  news: readonly News[];
 }
 
 /** So many earlier events are read first while a run is under way, so that an answer is shown from its beginning. */
 const earlierEvents = 1000;
+/** A thread that was deleted is looked for again after this time, because another one may get its name. */
+const lookAgain = 2000;
 
-/** Longer answers are read out up to here. The conversation has all of them. */
-const longestNews = 1000;
-
-const nothing: Observed = { connected: false, ended: "", draft: "", running: new Map(), news: "" };
-
-/** What events say of the present moment. It is changed in place. */
-class Moment {
-  draft = "";
-  running = new Map<string, RunningCall>();
-  news = "";
-  last = 0;
-
-  take(event: ThreadEvent): void {
-    this.last = Math.max(this.last, event.seq);
-    const data = event.data ?? {};
-    switch (event.type) {
-      case "message.delta":
-        this.draft += data.text ?? "";
-        break;
-      case "message.created":
-        if (data.role === "assistant") this.draft = "";
-        if (data.role === "assistant" && data.content) this.news = `The agent says: ${(data.content as string).slice(0, longestNews)}`;
-        break;
-      case "tool.started":
-        this.running.set(data.toolCallId, { name: data.name, startedAt: event.createdAt / 1000 });
-        this.news = `The tool ${data.name} is called.`;
-        break;
-      case "tool.progress": {
-        const call = this.running.get(data.toolCallId);
-        if (call) call.progress = [data.message, data.total ? `${data.progress} of ${data.total}` : data.progress].filter(Boolean).join(" ");
-        break;
-      }
-      case "tool.ended":
-        this.running.delete(data.toolCallId);
-        break;
-      case "approval.requested":
-        this.running.delete(data.toolCallId);
-        this.news = `The call of ${data.name} waits for approval.`;
-        break;
-      case "run.started":
-        this.draft = "";
-        break;
-      case "run.waiting":
-        this.draft = "";
-        break;
-      case "run.ended":
-      case "run.rolledback":
-      case "thread.destroyed":
-      case "thread.terminated":
-        this.draft = "";
-        this.running.clear();
-        if (event.type === "run.ended") this.news = `The run ${data.status ?? "ended"}.${data.message ? ` ${data.message}` : ""}`;
-        break;
-    }
-  }
-}
+const nothing: Observed = { connected: false, ended: "", draft: null, running: new Map(), news: [] };
 
 /** Observes a thread as long as the view is open. */
 export function useObserved(namespace: string, name: string): Observed {
   const [observed, setObserved] = useState(nothing);
   useEffect(() => {
-    const stopping = new AbortController();
-    const moment = new Moment();
-    let value: ObservedThread | undefined;
-    let connected = false;
-    let ended = "";
-    let frame = 0;
-    let stopEvents: (() => void) | undefined;
-    const changed = () =>
-      (frame ||= requestAnimationFrame(() => {
-        frame = 0;
-        setObserved({ value, connected, ended, draft: moment.draft, running: new Map(moment.running), news: moment.news });
-      }));
-
-    const followEvents = (thread: ThreadRecord) => {
-      const underWay = thread.lastRun?.status === "running";
-      moment.last = Math.max(0, thread.lastEvent - (underWay ? earlierEvents : 0));
-      stopEvents = follow({
-        path: () => `${threadPath(namespace, name, "events")}?after=${moment.last}`,
-        protocol: "v1alpha1.events.runtime.skein.dev",
-        onMessage: (event: ThreadEvent) => {
-          moment.take(event);
-          changed();
-        },
-      });
-    };
-
     setObserved(nothing);
-    const stopObserving = follow({
-      path: () => `${threadPath(namespace, name, "observe")}?include=messages,state,values`,
-      protocol: "v1alpha1.observe.runtime.skein.dev",
-      onConnected: (now) => {
-        connected = now;
-        changed();
-        // A WebSocket that is refused does not say why, so a plain request asks.
-        if (!now) {
-          get<ThreadRecord>(threadPath(namespace, name), stopping.signal).catch((err: unknown) => {
-            if (stopping.signal.aborted) return;
-            ended = messageOf(err);
-            if (err instanceof RequestError && (err.code === 403 || err.code === 404)) stop();
-            changed();
-          });
-        }
-      },
-      onMessage: (message) => {
-        ended = "";
-        value = message.value !== undefined ? (message.value as ObservedThread) : (immutableJSONPatch(value, message.patch as JSONPatchDocument) as ObservedThread);
-        if (!stopEvents && value.thread) followEvents(value.thread);
-        changed();
-      },
-      onEnd: (reason) => {
-        ended = reason || "The thread was deleted.";
-        changed();
-      },
-    });
-    const stop = () => {
-      stopObserving();
-      stopEvents?.();
-    };
-    return () => {
-      stopping.abort();
-      stop();
-      cancelAnimationFrame(frame);
-    };
+    const observing = new Observing(namespace, name, setObserved);
+    return () => observing.stop();
   }, [namespace, name]);
   return observed;
+}
+
+/** The streams of one thread. */
+class Observing {
+  private value?: ObservedThread;
+  private connected = false;
+  private ended = "";
+  private moment = new Moment(0, 0);
+  /** The thread whose events are followed. Another thread may get the same name. */
+  private followed = "";
+  private frame = 0;
+  private timer = 0;
+  private stopValue = () => {};
+  private stopEvents = () => {};
+  private readonly stopping = new AbortController();
+
+  constructor(
+    private readonly namespace: string,
+    private readonly name: string,
+    private readonly show: (observed: Observed) => void,
+  ) {
+    this.followValue();
+  }
+
+  stop(): void {
+    this.stopping.abort();
+    clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
+    this.stopValue();
+    this.stopEvents();
+  }
+
+  /** Shows what is known. Changes that come together are drawn once. */
+  private changed(): void {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      const { value, connected, ended, moment } = this;
+      // A run that has ended writes nothing, also when its last event was missed.
+      const over = moment.draft && value?.thread.lastRun?.id === moment.draft.runId && !!value.thread.lastRun.endedAt;
+      this.show({ value, connected, ended, draft: over ? null : moment.draft, running: moment.running, news: moment.news });
+    });
+  }
+
+  private path(stream: string): string {
+    return threadPath(this.namespace, this.name, stream);
+  }
+
+  private followValue(): void {
+    const path = `${this.path("observe")}?include=messages,state,values`;
+    this.stopValue();
+    this.stopValue = follow({
+      path: () => path,
+      protocol: "v1alpha1.observe.runtime.skein.dev",
+      onConnected: (connected) => {
+        this.connected = connected;
+        this.changed();
+        if (!connected) void this.askWhy(`${path}&follow=false`);
+      },
+      onMessage: (message) => this.take(message),
+      onEnd: () => {
+        this.ended = "The thread was deleted.";
+        this.stopEvents();
+        this.followed = "";
+        this.changed();
+        this.timer = window.setTimeout(() => this.followValue(), lookAgain);
+      },
+    });
+  }
+
+  /** Asks why a WebSocket was refused, which does not say it. */
+  private async askWhy(path: string): Promise<void> {
+    const refusal = await refusalOf(path, this.stopping.signal);
+    // What cannot be reached at the moment is no end: the page connects again.
+    if (!refusal || this.stopping.signal.aborted || this.connected || refusal.code === 0 || refusal.code >= 500) return;
+    this.ended ||= refusal.message;
+    this.changed();
+  }
+
+  private take(message: { value?: ObservedThread; patch?: JSONPatchDocument }): void {
+    this.ended = "";
+    try {
+      this.value = message.value ?? (immutableJSONPatch(this.value, message.patch!) as ObservedThread);
+    } catch {
+      this.followValue(); // a patch does not fit: the value is read anew
+      return;
+    }
+    const thread = this.value?.thread;
+    if (thread && (thread.threadId !== this.followed || thread.lastEvent < this.moment.last - earlierEvents)) this.followEvents(thread.threadId, thread.lastEvent, thread.lastRun?.status === "running");
+    this.changed();
+  }
+
+  private followEvents(threadId: string, lastEvent: number, underWay: boolean): void {
+    this.stopEvents();
+    this.followed = threadId;
+    const moment = new Moment(Math.max(0, lastEvent - (underWay ? earlierEvents : 0)), lastEvent);
+    this.moment = moment;
+    this.stopEvents = follow({
+      path: () => `${this.path("events")}?after=${moment.last}`,
+      protocol: "v1alpha1.events.runtime.skein.dev",
+      onMessage: (event: ThreadEvent) => {
+        moment.take(event);
+        this.changed();
+      },
+    });
+  }
 }

@@ -1,4 +1,5 @@
 // One thread: what it is and does, and its parts.
+import { useEffect } from "react";
 import { get, post, threadPath } from "../api";
 import { lacking } from "../context";
 import { cost, count, fromMicros, plural, time } from "../format";
@@ -34,8 +35,8 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
   const record = observed.value?.thread;
   return (
     <div className="view thread">
-      <ThreadHead namespace={namespace} name={name} row={row} record={record} rights={rights} />
-      <Failure text={[observed.ended, observed.ended && lacking(rights, "conversation")].filter(Boolean).join(". ")} />
+      <ThreadHead namespace={namespace} name={name} row={row} record={record} rights={rights} gone={observed.ended} />
+      <Failure text={[observed.ended, lacking(rights, "conversation")].filter(Boolean).join(". ")} />
       {!observed.connected && !observed.ended && record && <Notice>The connection is lost. The page connects again and shows what it knows meanwhile.</Notice>}
       <nav className="tabs" aria-label="Parts of the thread">
         {tabs.map(({ tab, label }) => (
@@ -45,10 +46,12 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
         ))}
       </nav>
       <Waits row={row} namespace={namespace} />
-      <Part route={route} observed={observed} rights={rights} />
-      <p className="unseen" role="log" aria-live="polite" aria-label="What happens in the thread">
-        {observed.news}
-      </p>
+      <Part key={record?.threadId} route={route} observed={observed} rights={rights} />
+      <div className="unseen" role="log" aria-live="polite" aria-label="What happens in the thread">
+        {observed.news.map((n) => (
+          <p key={n.seq}>{n.text}</p>
+        ))}
+      </div>
     </div>
   );
 }
@@ -65,7 +68,7 @@ function Part({ route, observed, rights }: { route: ThreadRoute; observed: Obser
     case "state":
       return <StateOfThread state={observed.value.state} values={observed.value.values} />;
     default:
-      return <Conversation namespace={namespace} name={name} observed={observed} rights={rights} jumpTo={route.message} />;
+      return <Conversation namespace={namespace} name={name} observed={observed} gone={observed.ended} rights={rights} jumpTo={route.message} />;
   }
 }
 
@@ -75,6 +78,8 @@ interface ThreadHeadProps {
   row: ThreadRow | undefined;
   record: ThreadRecord | undefined;
   rights: Rights | undefined;
+  /** Why nothing can be done: the thread was deleted, or may not be read. */
+  gone: string;
 }
 
 /** What a thread does, by its record, for viewers who may not list Thread objects. */
@@ -85,10 +90,12 @@ function stateOfRecord(record: ThreadRecord): ThreadState {
   return record.parked ? "Parked" : "Idle";
 }
 
-function ThreadHead({ namespace, name, row, record, rights }: ThreadHeadProps) {
+function ThreadHead({ namespace, name, row, record, rights, gone }: ThreadHeadProps) {
   const underWay = record?.lastRun?.status === "running" || record?.lastRun?.status === "waiting";
   const stop = useAction();
   const goOn = useAction();
+  // Actions name the thread by its id, so that they never reach another one that has got its name.
+  const id = record?.threadId ?? name;
   const title = record?.title || row?.title || name;
   return (
     <div className="thread-head">
@@ -100,16 +107,16 @@ function ThreadHead({ namespace, name, row, record, rights }: ThreadHeadProps) {
           name={`Stop the run of ${name}`}
           kind="danger"
           busy={stop.busy}
-          unavailable={lacking(rights, "stop") || (underWay ? "" : "No run is under way.")}
-          onClick={() => void stop.run(() => post(threadPath(namespace, name, "stop"), {}))}
+          unavailable={gone || lacking(rights, "stop") || (underWay ? "" : "No run is under way.")}
+          onClick={() => void stop.run(() => post(threadPath(namespace, id, "stop"), {}))}
         />
         {record?.parked && (
           <Button
             label="Continue"
             name={`Continue the queue of ${name}`}
             busy={goOn.busy}
-            unavailable={lacking(rights, "continue")}
-            onClick={() => void goOn.run(() => post(threadPath(namespace, name, "continue"), {}))}
+            unavailable={gone || lacking(rights, "continue")}
+            onClick={() => void goOn.run(() => post(threadPath(namespace, id, "continue"), {}))}
           />
         )}
       </div>
@@ -120,10 +127,17 @@ function ThreadHead({ namespace, name, row, record, rights }: ThreadHeadProps) {
   );
 }
 
-function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights">) {
+/** So often the cost is read again, because the runs of subagents end without a sign here. */
+const costEvery = 15_000;
+
+function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights" | "gone">) {
   const lastRun = record?.lastRun;
-  // Costs change when a run ends.
   const usage = useLoaded((signal) => get<Usage>(threadPath(namespace, name, "usage") + "?subtree=true", signal), [namespace, name, lastRun?.id, lastRun?.endedAt]);
+  const { again } = usage;
+  useEffect(() => {
+    const timer = setInterval(again, costEvery);
+    return () => clearInterval(timer);
+  }, [again]);
   const facts: [label: string, text: string | undefined][] = [
     ["Name", `${namespace}/${name}`],
     ["Agent", record?.agentId ?? row?.agent],
@@ -131,7 +145,7 @@ function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights">
     ["Below", row?.parent || undefined],
     ["Messages", record && count(record.messageCount) + (record.queuedCount ? ` and ${count(record.queuedCount)} in the queue` : "")],
     ["Last run", lastRun ? `${lastRun.status}${lastRun.reason ? `: ${lastRun.reason}` : ""}, ${plural(lastRun.steps, "step")}` : undefined],
-    ["Cost with subagents", usage.value && cost(usage.value.cost)],
+    ["Cost with subagents", usage.value ? cost(usage.value.cost) : usage.error && "may not be read"],
     ["Tokens", usage.value && `${count(usage.value.inputTokens)} read, ${count(usage.value.outputTokens)} written`],
     ["Created", record && time(fromMicros(record.createdAt))],
   ];
