@@ -29,7 +29,7 @@ func TestAfterTheDemoKubectlIsThere(t *testing.T) {
 		t.Fatalf("%v: %s\n%s", err, out, d.afterwards())
 	}
 	plugin := filepath.Join(d.root, "bin", "kubectl-skein")
-	want := []string{plugin, d.kubeconfig + " skein list -n demo", plugin, d.kubeconfig + " skein chat -n demo --agent analyst"}
+	want := []string{plugin, d.kubeconfig + " skein list -n demo", plugin, d.kubeconfig + " skein chat -n demo --agent analyst", plugin, d.kubeconfig + " skein console -n demo"}
 	if got := strings.Split(strings.TrimSpace(string(out)), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -69,8 +69,8 @@ func run(down bool) int {
 // afterwards returns commands with which a person looks around in the cluster. They need nothing of this machine: the first one
 // puts the cluster's kubectl and the plugin into PATH.
 func (d *demo) afterwards() string {
-	return fmt.Sprintf("  export KUBECONFIG=%s PATH=%s:$PATH\n  kubectl skein list -n %s\n  kubectl skein chat -n %s --agent analyst\n",
-		quote([]string{d.kubeconfig}), quote([]string{filepath.Join(d.root, "bin") + ":" + d.kubernetes}), namespace, namespace)
+	return fmt.Sprintf("  export KUBECONFIG=%[1]s PATH=%[2]s:$PATH\n  kubectl skein list -n %[3]s\n  kubectl skein chat -n %[3]s --agent analyst\n  kubectl skein console -n %[3]s\n",
+		quote([]string{d.kubeconfig}), quote([]string{filepath.Join(d.root, "bin") + ":" + d.kubernetes}), namespace)
 }
 
 // play runs the steps of the demo.

@@ -70,12 +70,14 @@ var runElsewhere = map[string]string{
 var goesOn = []string{
 	`kubectl get --raw "$API/events?after=0"`,
 	`kubectl get --raw "$NS/lifecycle?watch=true"`,
+	`kubectl skein console`,
 }
 
 var pagesToFollow = map[string]followed{
 	"README.md":             {namespace: "demo", prepare: (*reader).quickStart},
 	"docs/backup.md":        {prepare: (*reader).toBackUp},
 	"docs/build.md":         {prepare: (*reader).packages},
+	"docs/console.md":       {},
 	"docs/conversations.md": {prepare: (*reader).toExport},
 	"docs/dual-agents.md":   {prepare: (*reader).samples},
 	"docs/effects.md":       {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/effects.md") }},
