@@ -16,13 +16,23 @@ export function relative(at: number, now: number): string {
   return at > now + 999 ? `in ${text}` : text;
 }
 
-/** Writes a duration in milliseconds. */
+/** Writes when something is due: "in 5s", or "5s ago" once that time has passed. */
+export function due(at: number, now: number): string {
+  const text = relative(at, now);
+  return !at || text.startsWith("in ") ? text : `${text} ago`;
+}
+
+/** Writes a duration in milliseconds. Numbers are rounded before a unit is chosen, so that there is no "60 s". */
 export function duration(ms: number): string {
-  if (ms < 1) return `${Math.max(0, Math.round(ms * 1000))} µs`;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
-  const minutes = Math.floor(ms / 60_000);
-  if (minutes < 60) return `${minutes} min ${Math.round((ms % 60_000) / 1000)} s`;
+  const micros = Math.round(ms * 1000);
+  if (micros < 1000) return `${Math.max(0, micros)} µs`;
+  const millis = Math.round(ms);
+  if (millis < 1000) return `${millis} ms`;
+  if (millis < 9950) return `${(millis / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
@@ -30,9 +40,14 @@ export function duration(ms: number): string {
 /** Writes a number of bytes. */
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;
-  if (n < 1 << 20) return `${(n / 1024).toFixed(1)} KiB`;
-  if (n < 1 << 30) return `${(n / (1 << 20)).toFixed(1)} MiB`;
-  return `${(n / (1 << 30)).toFixed(1)} GiB`;
+  const units = ["KiB", "MiB", "GiB"];
+  let value = n / 1024;
+  let unit = 0;
+  while (Number(value.toFixed(1)) >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${value.toFixed(1)} ${units[unit]}`;
 }
 
 /** Writes a cost in US dollars: four digits after the point, so that a single call is not shown as nothing. */
@@ -49,14 +64,26 @@ export function plural(n: number, one: string, many = one + "s"): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
+/** The times that browsers know, in milliseconds before and after 1970. Imported messages may have others. */
+const farthest = 8.64e15;
+
+function known(ms: number): boolean {
+  return Math.abs(ms) <= farthest; // false for NaN as well
+}
+
 /** Writes a time of the viewer's time zone. `ms` are milliseconds. */
 export function time(ms: number): string {
-  return ms ? new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "–";
+  return ms && known(ms) ? new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "–";
 }
 
 /** Writes a time of the viewer's time zone without its date. */
 export function clock(ms: number): string {
-  return new Date(ms).toLocaleTimeString();
+  return known(ms) ? new Date(ms).toLocaleTimeString() : "–";
+}
+
+/** Writes a time for machines; undefined where there is no way to write it. */
+export function machineTime(ms: number): string | undefined {
+  return known(ms) ? new Date(ms).toISOString() : undefined;
 }
 
 /** Microseconds, which the runtime API has, as milliseconds. */
@@ -64,11 +91,4 @@ export function fromMicros(us: number | undefined | null): number {
   return us ? us / 1000 : 0;
 }
 
-/** Writes JSON text with indentation. A text that is not JSON stays as it is. */
-export function pretty(json: string): string {
-  try {
-    return JSON.stringify(JSON.parse(json), null, 2);
-  } catch {
-    return json;
-  }
-}
+export { pretty, visible } from "./json";
