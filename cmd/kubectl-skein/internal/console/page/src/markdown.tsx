@@ -1,7 +1,9 @@
 // Texts of models and people. They are markdown, and never anything that runs.
-import { memo } from "react";
+import { Component, memo, useMemo, useState, type ReactNode } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
+import { canParse, longest } from "./limits";
+import { Button } from "./ui";
 
 const schemes = new Set(["http:", "https:", "mailto:"]);
 
@@ -44,16 +46,55 @@ const components: Components = {
 
 const plugins = [remarkGfm];
 
-/** Texts above this length are shown as they are, because parsing them would make the page slow. */
-const longest = 200_000;
+interface PlainlyProps {
+  text: string;
+  children: ReactNode;
+}
+
+/** Shows a text as it is when it cannot be shown as markdown, so that one message does not take the others along. */
+class Plainly extends Component<PlainlyProps, { text: string; failed: boolean }> {
+  state = { text: this.props.text, failed: false };
+
+  static getDerivedStateFromProps({ text }: PlainlyProps, state: { text: string }) {
+    return text === state.text ? null : { text, failed: false }; // this one may be shown
+  }
+
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+
+  render() {
+    return this.state.failed ? <Plain text={this.props.text} /> : this.props.children;
+  }
+}
+
+function Plain({ text }: { text: string }) {
+  return (
+    <pre className="long" tabIndex={0} aria-label="Text that is not shown as markdown">
+      {text}
+    </pre>
+  );
+}
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  if (text.length > longest) return <pre className="long">{text}</pre>;
+  const [wanted, setWanted] = useState(false);
+  const can = useMemo(() => canParse(text), [text]);
+  if (!can) return <Plain text={text} />;
+  if (text.length > longest && !wanted) {
+    return (
+      <>
+        <Plain text={text} />
+        <Button label="Show as markdown" onClick={() => setWanted(true)} />
+      </>
+    );
+  }
   return (
     <div className="markdown">
-      <ReactMarkdown remarkPlugins={plugins} components={components} urlTransform={(url) => safeAddress(url) ?? ""}>
-        {text}
-      </ReactMarkdown>
+      <Plainly text={text}>
+        <ReactMarkdown remarkPlugins={plugins} components={components} urlTransform={(url) => safeAddress(url) ?? ""}>
+          {text}
+        </ReactMarkdown>
+      </Plainly>
     </div>
   );
 });
