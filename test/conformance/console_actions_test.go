@@ -31,7 +31,7 @@ var _ = Describe("The console's actions", Label("CON-03"), func() {
 		calls.By("button", "Approve set_value").Click(ctx)
 		Expect(last(settled(ctx, t, 1))).To(HavePrefix("the tool said"))
 		Expect(t.Value(ctx, "a")).To(MatchJSON("1"))
-		calls.Gone(ctx)
+		calls.See(ctx, "approved by you")
 
 		By("arguments that are not JSON, and others")
 		calls = p.By("region", "Calls of "+ns+"/second")
@@ -43,7 +43,7 @@ var _ = Describe("The console's actions", Label("CON-03"), func() {
 		calls.By("button", "Approve set_value").Click(ctx)
 		settled(ctx, cluster.Thread(ns, "second"), 1)
 		Expect(cluster.Thread(ns, "second").Value(ctx, "b")).To(MatchJSON("7"))
-		calls.Gone(ctx)
+		calls.See(ctx, "approved by you with other arguments")
 
 		By("refusing one, with a reason that the model reads")
 		calls = p.By("region", "Calls of "+ns+"/third")
