@@ -1,12 +1,14 @@
 // The ScheduledEffects: when they fire next, when they fired last, and what did not fire.
-import { useMemo, useState } from "react";
+import { memo, useMemo, useState } from "react";
+import { Age, Due } from "./age";
 import { firingsPath, get, post } from "./api";
 import { lacking, useViewer } from "./context";
-import { cost, count, duration, fromMicros, plural, relative, time } from "./format";
-import { useAction, useLoaded, useNow } from "./hooks";
+import { cost, count, duration, fromMicros, plural, time } from "./format";
+import { useAction, useLoaded } from "./hooks";
 import { keyOf, useLive } from "./live";
+import { useRights } from "./rights";
 import { addressOf } from "./route";
-import type { EffectRow, FiringList, Rights } from "./types";
+import type { EffectRow, FiringList } from "./types";
 import { Button, Empty, Failure, Loading, Notice } from "./ui";
 
 export function Effects({ namespace, name }: { namespace?: string; name?: string }) {
@@ -31,7 +33,6 @@ export function Effects({ namespace, name }: { namespace?: string; name?: string
 const fewRows = 200;
 
 function Table({ rows }: { rows: EffectRow[] }) {
-  const now = useNow();
   const { namespace } = useViewer();
   const [limit, setLimit] = useState(fewRows);
   return (
@@ -52,23 +53,7 @@ function Table({ rows }: { rows: EffectRow[] }) {
         </thead>
         <tbody>
           {rows.slice(0, limit).map((row) => (
-            <tr key={keyOf(row)} data-test="effect-row">
-              <th scope="row">
-                <a href={addressOf({ view: "effects", namespace: row.namespace, name: row.name })}>{row.name}</a>
-              </th>
-              {namespace === "" && <td>{row.namespace}</td>}
-              <td>{row.does}</td>
-              <td>{row.thread}</td>
-              <td>
-                <code>{row.schedule}</code>
-              </td>
-              <td title={time(row.next)}>{relative(row.next, now)}</td>
-              <td title={time(row.last)}>{row.last ? `${relative(row.last, now)} ago` : "–"}</td>
-              <td>{row.outcome}</td>
-              <td title={row.message} className={row.ready ? "" : "needs-person"}>
-                {phaseOf(row)}
-              </td>
-            </tr>
+            <Row key={keyOf(row)} row={row} withNamespace={namespace === ""} />
           ))}
         </tbody>
       </table>
@@ -77,17 +62,62 @@ function Table({ rows }: { rows: EffectRow[] }) {
   );
 }
 
+const Row = memo(function Row({ row, withNamespace }: { row: EffectRow; withNamespace: boolean }) {
+  return (
+    <tr data-test="effect-row">
+      <th scope="row">
+        <a href={addressOf({ view: "effects", namespace: row.namespace, name: row.name })}>{row.name}</a>
+      </th>
+      {withNamespace && <td>{row.namespace}</td>}
+      <td>{row.does}</td>
+      <td>{row.thread}</td>
+      <td>
+        <code>{row.schedule}</code>
+      </td>
+      <td title={time(row.next)}>
+        <Due at={row.next} />
+      </td>
+      <td title={time(row.last)}>
+        <Due at={row.last} />
+      </td>
+      <td>{row.outcome}</td>
+      <td title={row.message} className={row.ready ? "" : "needs-person"}>
+        {phaseOf(row)}
+      </td>
+    </tr>
+  );
+});
+
 function phaseOf(row: EffectRow): string {
   if (row.suspended) return "Suspended";
   return row.ready ? row.phase : `${row.phase || "Not ready"}: ${row.reason}`;
 }
 
+/** So many firings are read at first. */
+const fewFirings = 20;
+
+/** The server gives at most so many at once. */
+const mostOfPage = 1000;
+
+/** Reads the newest firings, in as many pages as they take. */
+async function readFirings(namespace: string, name: string, wanted: number, signal: AbortSignal): Promise<FiringList> {
+  const page = (n: number, after = "") => get<FiringList>(`${firingsPath(namespace, name)}?limit=${Math.min(n, mostOfPage)}${after && `&continue=${encodeURIComponent(after)}`}`, signal);
+  const list = await page(wanted);
+  while (list.hasMore && list.continue && list.firings.length < wanted) {
+    const next = await page(wanted - list.firings.length, list.continue);
+    list.firings.push(...next.firings);
+    list.hasMore = next.hasMore;
+    list.continue = next.continue;
+  }
+  return list;
+}
+
 function OneEffect({ namespace, name }: { namespace: string; name: string }) {
   const { effects } = useLive();
   const row = effects.rows.get(`${namespace}/${name}`);
-  const rights = useLoaded((signal) => get<Rights>(`/api/rights?namespace=${encodeURIComponent(namespace)}`, signal), [namespace]).value;
-  const [limit, setLimit] = useState(20);
-  const list = useLoaded((signal) => get<FiringList>(`${firingsPath(namespace, name)}?limit=${limit}`, signal), [namespace, name, limit, row]);
+  const rights = useRights(namespace);
+  const [wanted, setWanted] = useState(fewFirings);
+  const list = useLoaded((signal) => readFirings(namespace, name, wanted, signal), [namespace, name, wanted, row]);
   const [last, setLast] = useState<FiringList>();
   if (list.value && list.value !== last) setLast(list.value);
   const firings = list.value ?? last;
@@ -97,7 +127,7 @@ function OneEffect({ namespace, name }: { namespace: string; name: string }) {
         <a href={addressOf({ view: "effects" })}>All effects</a>
       </p>
       <div className="toolbar">
-        <h1>{name}</h1>
+        <h1 tabIndex={-1}>{name}</h1>
         {row && <span className="state">{phaseOf(row)}</span>}
       </div>
       {!row && effects.synced && <Failure text={`There is no ScheduledEffect ${namespace}/${name}.`} />}
@@ -111,7 +141,7 @@ function OneEffect({ namespace, name }: { namespace: string; name: string }) {
       <Failure text={list.error ?? ""} />
       {firings && <Times list={firings} suspended={row?.suspended ?? false} />}
       {firings && <Firings list={firings} namespace={namespace} />}
-      {firings?.hasMore && <Button label="Earlier firings" onClick={() => setLimit(Math.min(limit * 5, 1000))} />}
+      {firings?.hasMore && <Button label="Earlier firings" busy={list.loading && firings.firings.length < wanted} onClick={() => setWanted(Math.min(wanted * 5, wanted + mostOfPage))} />}
       {firings && <Skipped list={firings} />}
     </div>
   );
@@ -191,7 +221,6 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
 }
 
 function Times({ list, suspended }: { list: FiringList; suspended: boolean }) {
-  const now = useNow();
   if (!list.next?.length) return null;
   return (
     <section aria-label="Next times">
@@ -200,7 +229,7 @@ function Times({ list, suspended }: { list: FiringList; suspended: boolean }) {
       <ul data-test="next-times">
         {list.next.map((due) => (
           <li key={due}>
-            {time(fromMicros(due))} <span className="dim">{relative(fromMicros(due), now)}</span>
+            {time(fromMicros(due))} <span className="dim"><Due at={fromMicros(due)} /></span>
           </li>
         ))}
       </ul>

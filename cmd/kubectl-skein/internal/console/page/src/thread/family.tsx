@@ -1,8 +1,9 @@
 // A thread with its ancestors and descendants, as a tree.
-import { useMemo, useState } from "react";
+import { memo, useMemo, useRef, useState } from "react";
+import { Age } from "../age";
 import { get, threadPath } from "../api";
-import { plural, relative } from "../format";
-import { useLoaded, useNow } from "../hooks";
+import { plural } from "../format";
+import { useLoaded } from "../hooks";
 import { useLive } from "../live";
 import { addressOf } from "../route";
 import type { ThreadRow } from "../types";
@@ -15,8 +16,11 @@ export interface FamilyNode {
   below: number;
 }
 
-/** Returns the tree that a thread belongs to; undefined when the thread is not in the list. */
-export function familyOf(rows: ReadonlyMap<string, ThreadRow>, namespace: string, name: string): FamilyNode | undefined {
+/**
+ * Returns the tree that a thread belongs to; undefined when the thread is not in the list. `known` has the nodes of the tree before, by their names. A node
+ * in which nothing has changed stays the same object, so that it is not drawn again.
+ */
+export function familyOf(rows: ReadonlyMap<string, ThreadRow>, namespace: string, name: string, known = new Map<string, FamilyNode>()): FamilyNode | undefined {
   const children = new Map<string, ThreadRow[]>();
   for (const row of rows.values()) {
     if (row.namespace !== namespace || !row.parent) continue;
@@ -38,22 +42,26 @@ export function familyOf(rows: ReadonlyMap<string, ThreadRow>, namespace: string
   const node = (row: ThreadRow): FamilyNode => {
     drawn.add(row.name);
     const below = (children.get(row.name) ?? []).filter((c) => !drawn.has(c.name)).sort((a, b) => a.created - b.created || (a.name < b.name ? -1 : 1)).map(node);
-    return { row, children: below, below: below.reduce((sum, c) => sum + 1 + c.below, 0) };
+    const before = known.get(row.name);
+    if (before?.row === row && before.children.length === below.length && below.every((c, i) => c === before.children[i])) return before;
+    const made = { row, children: below, below: below.reduce((sum, c) => sum + 1 + c.below, 0) };
+    known.set(row.name, made);
+    return made;
   };
   return node(root);
 }
 
 export function Family({ namespace, name }: { namespace: string; name: string }) {
   const { threads } = useLive();
-  const now = useNow();
-  const tree = useMemo(() => familyOf(threads.rows, namespace, name), [threads, namespace, name]);
+  const known = useRef(new Map<string, FamilyNode>());
+  const tree = useMemo(() => familyOf(threads.rows, namespace, name, known.current), [threads, namespace, name]);
   if (threads.error) return <Registry namespace={namespace} name={name} why={threads.error} />;
   if (!tree) return threads.synced ? <Empty>The list of threads does not have this thread any more.</Empty> : <Loading what="threads" />;
   return (
     <div className="family">
       <p className="dim">{tree.below === 0 ? "This thread has no subagents." : `${plural(tree.below, "thread")} below ${tree.row.name}`}</p>
       <ul className="tree" aria-label="Family of the thread">
-        <Branch node={tree} here={name} now={now} />
+        <Branch node={tree} here={name} />
       </ul>
     </div>
   );
@@ -62,7 +70,7 @@ export function Family({ namespace, name }: { namespace: string; name: string })
 /** So many children are drawn at first. */
 const fewChildren = 100;
 
-function Branch({ node, here, now }: { node: FamilyNode; here: string; now: number }) {
+const Branch = memo(function Branch({ node, here }: { node: FamilyNode; here: string }) {
   const [open, setOpen] = useState(true);
   const [limit, setLimit] = useState(fewChildren);
   const { row, children } = node;
@@ -89,12 +97,14 @@ function Branch({ node, here, now }: { node: FamilyNode; here: string; now: numb
           </span>
         )}
         {row.outcome && <span className="dim">last run {row.outcome}</span>}
-        <span className="dim">{relative(row.active, now)}</span>
+        <span className="dim">
+          <Age at={row.active} />
+        </span>
       </div>
       {open && children.length > 0 && (
         <ul>
           {children.slice(0, limit).map((child) => (
-            <Branch key={child.row.name} node={child} here={here} now={now} />
+            <Branch key={child.row.name} node={child} here={here} />
           ))}
           {hidden > 0 && (
             <li>
@@ -105,7 +115,7 @@ function Branch({ node, here, now }: { node: FamilyNode; here: string; now: numb
       )}
     </li>
   );
-}
+});
 
 interface Child {
   reference: string;
@@ -115,16 +125,35 @@ interface Child {
   status: string;
 }
 
+interface ChildList {
+  children: Child[];
+  hasMore: boolean;
+}
+
+/** The server gives at most so many children at once. */
+const mostOfPage = 1000;
+
+async function readChildren(namespace: string, name: string, signal: AbortSignal): Promise<Child[]> {
+  const all: Child[] = [];
+  for (;;) {
+    const page = await get<ChildList>(`${threadPath(namespace, name, "children")}?limit=${mostOfPage}&offset=${all.length}`, signal);
+    all.push(...page.children);
+    if (!page.hasMore || page.children.length === 0) return all;
+  }
+}
+
 /** The subagents by the registry of the thread, for viewers who may not list Thread objects. */
 function Registry({ namespace, name, why }: { namespace: string; name: string; why: string }) {
-  const list = useLoaded((signal) => get<{ children: Child[] }>(threadPath(namespace, name, "children"), signal), [namespace, name]);
+  const list = useLoaded((signal) => readChildren(namespace, name, signal), [namespace, name]);
+  const [limit, setLimit] = useState(fewChildren);
+  const hidden = (list.value?.length ?? 0) - limit;
   return (
     <div className="family">
       <Failure text={why} />
       <Failure text={list.error ?? ""} />
       {list.value && (
         <ul className="tree" aria-label="Subagents of the thread">
-          {list.value.children.map((c) => (
+          {list.value.slice(0, limit).map((c) => (
             <li key={c.reference} data-test="family-node">
               <div className="leaf">
                 {c.threadName ? <a href={addressOf({ view: "thread", namespace, name: c.threadName, tab: "family" })}>{c.title || c.threadName}</a> : c.title || c.reference}
@@ -133,6 +162,11 @@ function Registry({ namespace, name, why }: { namespace: string; name: string; w
               </div>
             </li>
           ))}
+          {hidden > 0 && (
+            <li>
+              <Button label={`${plural(hidden, "more subagent")}`} onClick={() => setLimit(limit + 10 * fewChildren)} />
+            </li>
+          )}
         </ul>
       )}
     </div>

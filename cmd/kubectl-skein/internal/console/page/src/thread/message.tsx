@@ -1,7 +1,7 @@
 // One message of a conversation, with its tool calls and their results.
-import { memo, useState } from "react";
+import { memo, useMemo, useState } from "react";
 import { filePath } from "../api";
-import { bytes, clock, duration, fromMicros, plural, pretty, time } from "../format";
+import { bytes, clock, duration, fromMicros, machineTime, plural, pretty, time, visible } from "../format";
 import { Markdown } from "../markdown";
 import type { Attachment, Message, ToolCall } from "../types";
 import { Button } from "../ui";
@@ -16,12 +16,25 @@ interface MessageProps {
   thread: string;
   highlighted: boolean;
   cannotFork: string;
+  /** False when the run that made the message is over: a call without a result gets none any more. */
+  runActive?: boolean;
   onFork: (message: Message) => void;
 }
 
 const roles: Record<string, string> = { system: "system", user: "user", assistant: "agent", tool: "tool" };
 
-export const MessageView = memo(function MessageView({ message: m, results, running, namespace, thread, highlighted, cannotFork, onFork }: MessageProps) {
+/** Reports whether a message is drawn alike. The maps are those of the whole conversation, and only the calls of the message count. */
+function alike(old: MessageProps, now: MessageProps): boolean {
+  for (const key of Object.keys({ ...old, ...now }) as (keyof MessageProps)[]) {
+    if (key !== "results" && key !== "running" && old[key] !== now[key]) return false;
+  }
+  return (now.message.tool_calls ?? []).every(
+    // The progress of a call is written into the same object, so a call that runs is drawn with each new map.
+    ({ id }) => old.results.get(id) === now.results.get(id) && old.running.has(id) === now.running.has(id) && (old.running === now.running || !now.running.has(id)),
+  );
+}
+
+export const MessageView = memo(function MessageView({ message: m, results, running, namespace, thread, highlighted, cannotFork, runActive = true, onFork }: MessageProps) {
   const who = roles[m.role] ?? m.role;
   const at = fromMicros(m.created_at);
   return (
@@ -32,7 +45,7 @@ export const MessageView = memo(function MessageView({ message: m, results, runn
           {m.name && ` ${m.name}`}
           {m.side && ` (side ${m.side})`}
         </span>{" "}
-        <time className="dim" dateTime={new Date(at).toISOString()} title={time(at)}>
+        <time className="dim" dateTime={machineTime(at)} title={time(at)}>
           {clock(at)}
         </time>
         {m.status === "failed" && <span className="bad"> failed</span>}
@@ -48,10 +61,10 @@ export const MessageView = memo(function MessageView({ message: m, results, runn
       )}
       {m.role === "tool" ? <Result message={m} /> : m.content && <Markdown text={m.content} />}
       {m.attachments?.map((a) => <AttachmentLink key={a.path} attachment={a} namespace={namespace} thread={thread} />)}
-      {m.tool_calls?.map((call) => <Call key={call.id} call={call} result={results.get(call.id)} running={running.get(call.id)} namespace={namespace} thread={thread} />)}
+      {m.tool_calls?.map((call) => <Call key={call.id} call={call} result={results.get(call.id)} running={running.get(call.id)} runActive={runActive} namespace={namespace} thread={thread} />)}
     </article>
   );
-});
+}, alike);
 
 /** Content that is drawn once it is opened, because results may be long and many. */
 function Later({ summary, children }: { summary: React.ReactNode; children: React.ReactNode }) {
@@ -68,27 +81,27 @@ interface CallProps {
   call: ToolCall;
   result: Message | undefined;
   running: RunningCall | undefined;
+  runActive: boolean;
   namespace: string;
   thread: string;
 }
 
-function Call({ call, result, running, namespace, thread }: CallProps) {
+function Call({ call, result, running, runActive, namespace, thread }: CallProps) {
   const failed = result?.tool_status === "error";
-  const status = result ? (failed ? "failed" : "done") : running ? "running" : "waits";
+  const status = result ? (failed ? "failed" : "done") : running ? "running" : runActive ? "waits" : "no result";
+  const preview = useMemo(() => oneLine(call.arguments), [call.arguments]);
   return (
-    <div className={`call ${status}`} data-test="tool-call">
+    <div className="call" data-test="tool-call">
       <Later
         summary={
           <>
-            <code>{call.name}</code> <span className={failed ? "bad" : "dim"}>{status}</span>
-            {running?.progress && <span className="dim"> {running.progress}</span>} <span className="dim preview">{oneLine(call.arguments)}</span>
+            <code>{visible(call.name)}</code> <span className={failed ? "bad" : "dim"}>{status}</span>
+            {running?.progress && <span className="dim"> {running.progress}</span>} <span className="dim preview">{preview}</span>
           </>
         }
       >
         <h3>Arguments</h3>
-        <pre tabIndex={0} aria-label={`Arguments of ${call.name}`}>
-          {pretty(call.arguments)}
-        </pre>
+        <Arguments call={call} />
         {result && (
           <>
             <h3>Result</h3>
@@ -104,15 +117,25 @@ function Call({ call, result, running, namespace, thread }: CallProps) {
 const longestPreview = 120;
 
 function oneLine(text: string): string {
-  const line = text.replace(/\s+/g, " ").trim();
-  return line.length > longestPreview ? line.slice(0, longestPreview) + "…" : line;
+  // Arguments may have a megabyte, so the text is cut first. A cut in the middle of much white space only makes the preview shorter.
+  const line = visible(text.slice(0, 4 * longestPreview).replace(/\s+/g, " ").trim());
+  return line.length > longestPreview || text.length > 4 * longestPreview ? line.slice(0, longestPreview) + "…" : line;
+}
+
+function Arguments({ call }: { call: ToolCall }) {
+  const text = useMemo(() => pretty(call.arguments), [call.arguments]);
+  return (
+    <pre tabIndex={0} aria-label={`Arguments of ${call.name}`}>
+      {text}
+    </pre>
+  );
 }
 
 const longestResult = 100_000;
 
 function Result({ message, name }: { message: Message; name?: string }) {
   const [whole, setWhole] = useState(false);
-  const text = pretty(message.content ?? "");
+  const text = useMemo(() => pretty(message.content ?? ""), [message.content]);
   const cut = !whole && text.length > longestResult;
   return (
     <>
