@@ -1,6 +1,6 @@
 // The ScheduledEffects: when they fire next, when they fired last, and what did not fire.
 import { memo, useMemo, useState } from "react";
-import { Age, Due } from "./age";
+import { Due } from "./age";
 import { firingsPath, get, post } from "./api";
 import { lacking, useViewer } from "./context";
 import { cost, count, duration, fromMicros, plural, time } from "./format";
