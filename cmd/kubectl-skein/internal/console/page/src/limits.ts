@@ -11,12 +11,12 @@ const longestOfAll = 200_000;
 const deepest = 40;
 
 /** Characters of a paragraph that may begin or end something: the parser looks for the partner of each. */
-const mostMarks = 600;
+const mostMarks = 1000;
 
 /** The same in the whole text. */
 const mostMarksOfAll = 6000;
 
-/** Lines, where each block quote or list that a line is in counts as one more. */
+/** Lines, where each block quote or list that a line begins counts as one more. */
 const mostLines = 3000;
 
 /** Cells of all tables. A row that is too short gets the cells that it lacks. */
@@ -31,30 +31,31 @@ export function canParse(text: string): boolean {
   let columns = 0; // of the table
   let cells = 0;
   for (const line of text.split(/\r\n|\r|\n/)) {
-    const depth = depthOf(line);
-    lines += 1 + depth;
+    const { begun, deep } = depthOf(line);
+    lines += 1 + begun;
     if (!/\S/.test(line)) marks = columns = 0;
     const found = count(line, /\*+|_+|~+|`+|!?\[|\]|<|&|@|https?:|www\./g);
     marks += found;
     all += found;
     columns = Math.max(columns, count(line, /\|/g));
     cells += columns;
-    if (depth > deepest || lines > mostLines || marks > mostMarks || all > mostMarksOfAll || cells > mostCells) return false;
+    if (deep > deepest || lines > mostLines || marks > mostMarks || all > mostMarksOfAll || cells > mostCells) return false;
   }
   return true;
 }
 
-/** Returns how many block quotes and lists a line may be in. */
-function depthOf(line: string): number {
-  let depth = 0;
+/** Returns how many block quotes and lists a line may be in: `begun` by itself, and `deep` as it is indented. */
+function depthOf(line: string): { begun: number; deep: number } {
+  let begun = 0;
   let spaces = 0;
-  for (const [token] of line.matchAll(/[ \t]|[>*+-]|\d+[.)]|[^]/g)) {
-    if (token === " " || token === "\t") spaces += token === "\t" ? 4 : 1;
-    else if (/^[>*+-]$|^\d/.test(token)) depth++;
+  // A sign of a list has white space behind it. Without that, as in a line of dashes, the loop ends.
+  for (const [token, sign] of line.matchAll(/(>|(?:[*+-]|\d{1,9}[.)])(?=[ \t]|$))|[ \t]|[^]/g)) {
+    if (sign) begun++;
+    else if (token === " ") spaces++;
+    else if (token === "\t") spaces += 4;
     else break;
   }
-  // A list within a list is indented by two characters at least.
-  return depth + Math.floor(spaces / 4);
+  return { begun, deep: begun + Math.floor(spaces / 4) };
 }
 
 function count(line: string, pattern: RegExp): number {
