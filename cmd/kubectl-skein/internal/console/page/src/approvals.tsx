@@ -119,18 +119,15 @@ function More() {
   return <p className="dim">More calls wait. They are shown once these are decided.</p>;
 }
 
-type ThreadApprovalsProps =
-  | { row: ThreadRow; namespace?: undefined; name?: undefined; version?: undefined }
-  | {
-      row?: undefined;
-      namespace: string;
-      name: string;
-      /** Something of the thread that changes when its calls may have changed. */
-      version: unknown;
-    };
+interface ThreadApprovalsProps {
+  namespace: string;
+  name: string;
+  /** Something of the thread that changes when its calls may have changed. */
+  version: unknown;
+}
 
 /** The calls of one thread that wait, and those that were decided meanwhile. It shows nothing once no call waits. */
-export function ThreadApprovals({ row, namespace = row!.namespace, name = row!.name, version = row }: ThreadApprovalsProps) {
+export function ThreadApprovals({ namespace, name, version }: ThreadApprovalsProps) {
   const calls = useCalls();
   const waits = calls.items.some((item) => !item.became);
   const { sweep } = calls;

@@ -41,7 +41,7 @@ export function Conversation({ namespace, name, observed, gone, rights, jumpTo }
         {messages.length === 0 && !observed.draft && <Empty>There is no message yet.</Empty>}
         {messages.map((m) =>
           m.role === "tool" && m.tool_call_id && results.shown.has(m.tool_call_id) ? null : (
-            <MessageView key={m.id} message={m} results={results.byCall} running={observed.running} namespace={namespace} thread={name} highlighted={m.id === jumpTo} cannotFork={cannotFork} onFork={setForking} />
+            <MessageView key={m.id} message={m} results={results.byCall} running={observed.running} namespace={namespace} thread={name} highlighted={m.id === jumpTo} runActive={underWay && m.run_id === record.lastRun?.id} cannotFork={cannotFork} onFork={setForking} />
           ),
         )}
         {observed.draft && <DraftView draft={observed.draft} />}

@@ -2,6 +2,7 @@
 import { useEffect } from "react";
 import { get, post, threadPath } from "../api";
 import { lacking } from "../context";
+import { useRights } from "../rights";
 import { cost, count, fromMicros, plural, time } from "../format";
 import { useAction, useLoaded } from "../hooks";
 import { useLive } from "../live";
@@ -30,7 +31,7 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
   const { namespace, name } = route;
   const live = useLive();
   const observed = useObserved(namespace, name);
-  const rights = useLoaded((signal) => get<Rights>(`/api/rights?namespace=${encodeURIComponent(namespace)}`, signal), [namespace]).value;
+  const rights = useRights(namespace);
   const row = live.threads.rows.get(`${namespace}/${name}`);
   const record = observed.value?.thread;
   return (
@@ -45,7 +46,7 @@ export function ThreadView({ route }: { route: ThreadRoute }) {
           </a>
         ))}
       </nav>
-      <Waits row={row} namespace={namespace} />
+      <Waits row={row} record={record} namespace={namespace} name={name} />
       <Part key={record?.threadId} route={route} observed={observed} rights={rights} />
       <div className="unseen" role="log" aria-live="polite" aria-label="What happens in the thread">
         {observed.news.map((n) => (
@@ -169,17 +170,29 @@ function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights" 
   );
 }
 
-/** Says what the thread waits for. Calls that wait for approval can be decided here. */
-function Waits({ row, namespace }: { row: ThreadRow | undefined; namespace: string }) {
-  if (!row?.waits) return null;
-  if (row.waits.reason === "WaitingForApproval") return <ThreadApprovals row={row} />;
+interface WaitsProps {
+  row: ThreadRow | undefined;
+  record: ThreadRecord | undefined;
+  namespace: string;
+  name: string;
+}
+
+/** Says what the thread waits for. Calls that wait for approval can be decided here, also by viewers who may not list Thread objects. */
+function Waits({ row, record, namespace, name }: WaitsProps) {
+  const waits = row?.waits;
+  const approval = waits?.reason === "WaitingForApproval" || record?.lastRun?.status === "waiting";
   const help: Record<string, string> = {
-    EnvMissing: `kubectl skein -n ${namespace} provide ${row.name}`,
+    EnvMissing: `kubectl skein -n ${namespace} provide ${name}`,
     Parked: "The button Continue lets the messages go on that wait in the queue.",
   };
   return (
-    <Notice>
-      <strong>{row.waits.reason}</strong>: {row.waits.message} {help[row.waits.reason]}
-    </Notice>
+    <>
+      {waits && waits.reason !== "WaitingForApproval" && (
+        <Notice>
+          <strong>{waits.reason}</strong>: {waits.message} {help[waits.reason]}
+        </Notice>
+      )}
+      {approval && <ThreadApprovals namespace={namespace} name={name} version={record?.v ?? row} />}
+    </>
   );
 }
