@@ -96,6 +96,11 @@ export async function getText(path: string, limit: number, signal?: AbortSignal)
   }
 }
 
+/** Reads a file as it is. */
+export async function getBlob(path: string, signal?: AbortSignal): Promise<Blob> {
+  return (await ask(path, { signal })).blob();
+}
+
 /** Sends JSON. A key makes a repeat of the request change nothing. */
 export async function post<T>(path: string, body: unknown, key?: string): Promise<T> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
@@ -125,6 +130,8 @@ export interface StreamOptions {
 
 const firstPause = 250;
 const longestPause = 10_000;
+/** A connection that was open for so long was a good one, even when no message came: the next one is made soon. */
+const goodAfter = 5000;
 
 /**
  * Follows a stream of JSON texts over a WebSocket, and connects again when it breaks. WebSockets are used because a browser opens only six other
@@ -137,7 +144,11 @@ export function follow(options: StreamOptions): () => void {
   let pause = firstPause;
   const connect = () => {
     socket = new WebSocket(socketAddress(options.path()), options.protocol ? [options.protocol] : []);
-    socket.onopen = () => options.onConnected?.(true);
+    let opened = Infinity;
+    socket.onopen = () => {
+      opened = Date.now();
+      options.onConnected?.(true);
+    };
     socket.onmessage = (event) => {
       pause = firstPause;
       if (!ended) options.onMessage(JSON.parse(event.data as string));
@@ -150,6 +161,7 @@ export function follow(options: StreamOptions): () => void {
         options.onEnd?.(event.reason);
         return;
       }
+      if (Date.now() - opened > goodAfter) pause = firstPause;
       timer = window.setTimeout(connect, pause);
       pause = Math.min(pause * 2, longestPause);
     };
@@ -162,13 +174,21 @@ export function follow(options: StreamOptions): () => void {
   };
 }
 
+/** The WebSocket protocol of events. */
+export const eventsProtocol = "v1alpha1.events.runtime.skein.dev";
+
+/** Reports whether the server closed a stream of events because the log ends. Otherwise the thread was deleted. */
+export function isEndOfLog(reason: string): boolean {
+  return reason.startsWith("EndOfLog");
+}
+
 /**
  * Reads the events of a thread after `after`, until `take` returns false or the log ends. `take` gets each event.
  */
 export function readEvents(namespace: string, thread: string, after: number, take: (event: any) => boolean, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const path = `${threadPath(namespace, thread, "events")}?after=${after}&follow=false`;
-    const socket = new WebSocket(socketAddress(path), ["v1alpha1.events.runtime.skein.dev"]);
+    const socket = new WebSocket(socketAddress(path), [eventsProtocol]);
     let done = false;
     const end = (err?: Error) => {
       if (done) return;
@@ -183,7 +203,10 @@ export function readEvents(namespace: string, thread: string, after: number, tak
     socket.onmessage = (event) => {
       if (!done && !take(JSON.parse(event.data as string))) end();
     };
-    socket.onclose = (event) => end(event.code === 1000 ? undefined : new RequestError(0, "StreamEnded", event.reason || "The events of the thread cannot be read at present."));
+    socket.onclose = (event) => {
+      if (event.code === 1000) end(isEndOfLog(event.reason) ? undefined : new RequestError(404, "NotFound", "The thread was deleted."));
+      else end(new RequestError(0, "StreamEnded", event.reason || "The events of the thread cannot be read at present."));
+    };
   });
 }
 

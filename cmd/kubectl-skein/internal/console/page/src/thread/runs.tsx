@@ -1,11 +1,12 @@
 // The runs of a thread, and one of them along a time line.
-import { useState } from "react";
-import { get, readEvents, threadPath } from "../api";
+import { memo, useMemo, useState } from "react";
+import { get, threadPath } from "../api";
 import { clock, cost, count, duration, fromMicros, plural, time } from "../format";
-import { useLoaded, useNow } from "../hooks";
+import { useAction, useLoaded, useNow, useRefreshed } from "../hooks";
 import { addressOf } from "../route";
 import type { Run, RunList, ThreadEvent, ThreadRecord } from "../types";
 import { Button, Empty, Failure, Loading } from "../ui";
+import { mostEvents, useRunEvents } from "./runevents";
 import { position, scaleOf, spansOf, type Scale, type Span } from "./timeline";
 
 const pageSize = 50;
@@ -18,12 +19,18 @@ interface RunsProps {
 }
 
 export function Runs({ namespace, name, record, chosen }: RunsProps) {
-  const [limit, setLimit] = useState(pageSize);
   const newest = record.lastRun;
-  const list = useLoaded((signal) => get<RunList>(`${threadPath(namespace, name, "runs")}?limit=${limit}`, signal), [namespace, name, limit, newest?.id, newest?.status, newest?.steps]);
-  const [last, setLast] = useState<RunList>();
-  if (list.value && list.value !== last) setLast(list.value);
-  const runs = (list.value ?? last)?.runs;
+  const path = `${threadPath(namespace, name, "runs")}?limit=${pageSize}`;
+  const list = useRefreshed((signal) => get<RunList>(path, signal), [namespace, name], `${newest?.id} ${newest?.status} ${newest?.steps}`);
+  // While the newest page is read again, all that is known stays.
+  const [first, setFirst] = useState<RunList>();
+  const [known, setKnown] = useState<RunList>();
+  if (list.value && list.value !== first) {
+    setFirst(list.value);
+    setKnown(withFirst(known, list.value));
+  }
+  const earlier = useAction();
+  const runs = known?.runs;
   const shown = chosen ?? runs?.[0]?.id;
   if (!runs) return list.error ? <Failure text={list.error} /> : <Loading what="runs" />;
   if (runs.length === 0) return <Empty>The thread has not run yet.</Empty>;
@@ -61,10 +68,36 @@ export function Runs({ namespace, name, record, chosen }: RunsProps) {
           ))}
         </tbody>
       </table>
-      {list.value?.hasMore && <Button label="Earlier runs" onClick={() => setLimit(Math.min(limit + pageSize, 1000))} />}
+      <Failure text={earlier.error} onDismiss={earlier.clear} />
+      {known?.hasMore && (
+        <Button
+          label="Earlier runs"
+          busy={earlier.busy}
+          onClick={() =>
+            void earlier.run(async () => {
+              const page = await get<RunList>(`${path}&offset=${runs.length}`);
+              setKnown((now) => now && { runs: union(now.runs, page.runs), hasMore: page.hasMore && page.runs.length > 0 });
+            })
+          }
+        />
+      )}
       {shown && <OneRun key={shown} namespace={namespace} name={name} id={shown} listed={runs.find((r) => r.id === shown)} record={record} />}
     </div>
   );
+}
+
+/** Returns the runs of both lists, the newest first. Those of `newer` count where both have a run. */
+function union(newer: Run[], older: Run[]): Run[] {
+  const ids = new Set(newer.map((run) => run.id));
+  return [...newer, ...older.filter((run) => !ids.has(run.id))];
+}
+
+/** Returns what is known once the first page was read again. The earlier pages stay, unless there may be runs between. */
+function withFirst(known: RunList | undefined, first: RunList): RunList {
+  const ids = new Set(first.runs.map((run) => run.id));
+  if (!first.hasMore || !known?.runs.some((run) => ids.has(run.id))) return first;
+  const runs = union(first.runs, known.runs);
+  return { runs, hasMore: runs.length > first.runs.length ? known.hasMore : first.hasMore };
 }
 
 interface OneRunProps {
@@ -78,86 +111,76 @@ interface OneRunProps {
 function OneRun({ namespace, name, id, listed, record }: OneRunProps) {
   const fetched = useLoaded((signal) => (listed ? Promise.resolve(undefined) : get<Run>(threadPath(namespace, name, "runs", id), signal)), [namespace, name, id, !listed]);
   const run = listed ?? fetched.value;
-  const events = useLoaded((signal) => (run ? eventsOf(namespace, name, run, record.lastEvent, signal) : Promise.resolve([])), [namespace, name, run?.id, run?.status, run?.endedAt, run?.steps, run?.endedAt ? 0 : record.messageCount]);
-  const [last, setLast] = useState<ThreadEvent[]>();
-  if (events.value && events.value !== last) setLast(events.value);
-  const now = useNow();
+  const events = useRunEvents(namespace, name, run, record.lastEvent);
   if (!run) return <Failure text={fetched.error ?? ""} />;
-  const known = events.value ?? last;
   return (
     <section aria-label={`Run of ${time(fromMicros(run.startedAt))}`}>
       <h2>Time line</h2>
       {run.message && <p className={run.status === "failed" ? "bad" : "dim"}>{run.message}</p>}
-      <Failure text={events.error ?? ""} />
-      {known ? <TimeLine spans={spansOf(run, known, now)} namespace={namespace} name={name} /> : !events.error && <Loading what="the events of the run" />}
+      <Failure text={events.error} />
+      {events.error && !events.known && <Button label="Try again" onClick={events.again} />}
+      {events.cut && <p className="dim">Only the first {count(mostEvents)} events are drawn.</p>}
+      {events.known ? (
+        <TimeLine run={run} events={events.events} onlyFirst={events.cut || (!!run.endedAt && !events.complete)} namespace={namespace} name={name} />
+      ) : (
+        !events.error && <Loading what="the events of the run" />
+      )}
     </section>
   );
 }
 
-/** A search ends when the beginning of a run is known to so many events. */
-const near = 64;
-/** The clock of the run's record and that of its events may differ by the time that a transaction takes. */
-const margin = 1_000_000;
-/** More events of one run are not drawn. */
-const mostEvents = 20_000;
+/** So many rows of a time line are drawn at first, and more with each press of the button. */
+const rowsAtOnce = 300;
 
-/**
- * Reads the events of a run. The log has no index of runs, so their beginning is searched for by time, which takes a few short reads, however long
- * the log is.
- */
-async function eventsOf(namespace: string, name: string, run: Run, newest: number, signal: AbortSignal): Promise<ThreadEvent[]> {
-  let from = 0;
-  let to = newest;
-  while (to - from > near) {
-    const middle = Math.floor((from + to) / 2);
-    let at = Infinity;
-    await readEvents(namespace, name, middle, (event: ThreadEvent) => ((at = event.createdAt), false), signal);
-    if (at >= run.startedAt - margin) to = middle;
-    else from = middle;
-  }
-  const events: ThreadEvent[] = [];
-  await readEvents(
-    namespace,
-    name,
-    from,
-    (event: ThreadEvent) => {
-      if (event.runId === run.id && event.type !== "message.delta") events.push(event);
-      const over = (event.type === "run.ended" && event.runId === run.id) || (run.endedAt !== undefined && run.endedAt > 0 && event.createdAt > run.endedAt + margin);
-      return !over && events.length < mostEvents;
-    },
-    signal,
-  );
-  return events;
+interface TimeLineProps {
+  run: Run;
+  events: readonly ThreadEvent[];
+  /** Whether the run has later events that are not known. */
+  onlyFirst: boolean;
+  namespace: string;
+  name: string;
 }
 
-function TimeLine({ spans, namespace, name }: { spans: Span[]; namespace: string; name: string }) {
+/** Draws what a run did. A view that changes for another reason does not draw it again. */
+const TimeLine = memo(function TimeLine({ run, events, onlyFirst, namespace, name }: TimeLineProps) {
+  // The time moves on only while something does.
+  const now = useNow(run.endedAt || onlyFirst ? 0 : 1000);
+  const spans = useMemo(() => spansOf(run, events, now, onlyFirst), [run, events, now, onlyFirst]);
+  const scale = useMemo(() => scaleOf(spans), [spans]);
+  const [limit, setLimit] = useState(rowsAtOnce);
   if (spans.length === 0) return <Empty>The log has no event of this run any more.</Empty>;
-  const scale = scaleOf(spans);
   return (
     <div className="timeline" data-test="timeline">
       <Axis scale={scale} />
       <ol>
-        {spans.map((span, i) => (
+        {spans.slice(0, limit).map((span, i) => (
           <SpanRow key={i} span={span} scale={scale} namespace={namespace} name={name} />
         ))}
       </ol>
+      {spans.length > limit && <Button label="More of the time line" onClick={() => setLimit(limit + rowsAtOnce)} />}
     </div>
   );
+});
+
+/** Reports whether two times are on one day of the viewer's time zone. */
+function sameDay(a: number, b: number): boolean {
+  return new Date(a).toDateString() === new Date(b).toDateString();
 }
 
 function Axis({ scale }: { scale: Scale }) {
   const gaps = scale.segments.filter((s) => s.compressed);
   const first = scale.segments[0]?.start ?? 0;
   const last = scale.segments.at(-1)?.end ?? 0;
+  const written = sameDay(first, last) ? clock : time;
   return (
     <div className="axis">
       <div className="axis-texts">
-        <span>{clock(first)}</span>
+        <span>{written(first)}</span>
         <span>
           {duration(last - first)}
           {gaps.length > 0 && `, of which ${plural(gaps.length, "gap")} of ${duration(gaps.reduce((sum, g) => sum + g.end - g.start, 0))} ${gaps.length === 1 ? "is" : "are"} compressed`}
         </span>
-        <span>{clock(last)}</span>
+        <span>{written(last)}</span>
       </div>
       <div className="gaps" aria-hidden="true">
         {gaps.map((g) => (

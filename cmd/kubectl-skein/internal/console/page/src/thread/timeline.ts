@@ -17,16 +17,19 @@ export interface Span {
   message?: string;
 }
 
-/** Returns what a run did, in the order in which it began. `events` are those of the run, oldest first; `now` is the end of what goes on. */
-export function spansOf(run: Run, events: ThreadEvent[], now: number): Span[] {
-  return new Reading(run, now).read(events);
+/**
+ * Returns what a run did, in the order in which it began. `events` are those of the run, oldest first; `now` is the end of what goes on. When only the
+ * first events are known, what goes on there ends at the last of them, because nothing says for how long it went on.
+ */
+export function spansOf(run: Run, events: readonly ThreadEvent[], now: number, onlyFirst = false): Span[] {
+  return new Reading(run, now, onlyFirst).read(events);
 }
 
 /** Reads the events of a run one after the other. */
 class Reading {
   private spans: Span[] = [];
   private step = 0;
-  private readonly end: number;
+  private end: number;
   /** Since when the model, or what is between two events, is at work. */
   private since: number;
   private waiting?: Span;
@@ -38,14 +41,19 @@ class Reading {
   constructor(
     private readonly run: Run,
     now: number,
+    private readonly onlyFirst: boolean,
   ) {
     this.since = run.startedAt / 1000;
     this.end = run.endedAt ? run.endedAt / 1000 : Math.max(now, this.since);
   }
 
-  read(events: ThreadEvent[]): Span[] {
+  read(events: readonly ThreadEvent[]): Span[] {
     for (const event of events) this.take(event, event.createdAt / 1000);
-    const open = !this.run.endedAt;
+    const last = (events.at(-1)?.createdAt ?? this.run.startedAt) / 1000;
+    const open = !this.run.endedAt && !this.onlyFirst;
+    // The present time that is drawn moves on once a second, so events may be newer.
+    if (open) this.end = Math.max(this.end, last);
+    else if (this.onlyFirst) this.end = last;
     for (const span of [...this.tools.values(), ...this.approvals.values(), ...(this.waiting ? [this.waiting] : [])]) {
       span.end = this.end;
       span.open = open;
@@ -88,7 +96,8 @@ class Reading {
         const span = this.approvals.get(data.toolCallId);
         if (span) {
           span.end = at;
-          span.failed = data.decision === "refuse";
+          // No decision that came in time is a refusal.
+          span.failed = !data.approved;
           this.approvals.delete(data.toolCallId);
         }
         this.since = at;
@@ -128,8 +137,9 @@ class Reading {
 export interface Segment {
   start: number;
   end: number;
-  /** How much of the width it takes, in milliseconds of the scale. */
+  /** How much of the width it takes, in milliseconds of the scale, and how much the segments before it take. */
   width: number;
+  before: number;
   compressed: boolean;
 }
 
@@ -151,11 +161,14 @@ const compressed = 0.15;
 export function scaleOf(spans: Span[]): Scale {
   const stretches = stretchesOf(spans);
   const worked = stretches.reduce((sum, s) => (s.idle ? sum : sum + s.end - s.start), 0);
+  let before = 0;
   const segments = stretches.map(({ start, end, idle }): Segment => {
     const long = idle && worked > 0 && end - start > Math.max(shortest, worked * longest);
-    return { start, end, width: long ? worked * compressed : end - start, compressed: long };
+    const segment = { start, end, width: long ? worked * compressed : end - start, before, compressed: long };
+    before += segment.width;
+    return segment;
   });
-  return { segments, width: segments.reduce((sum, s) => sum + s.width, 0) };
+  return { segments, width: before };
 }
 
 interface Stretch {
@@ -196,10 +209,14 @@ function stretchesOf(spans: Span[]): Stretch[] {
 /** Returns where a time lies on a scale, from 0 to 1. */
 export function position(scale: Scale, at: number): number {
   if (scale.width === 0) return 0;
-  let before = 0;
-  for (const s of scale.segments) {
-    if (at < s.end) return (before + (Math.max(0, at - s.start) / (s.end - s.start)) * s.width) / scale.width;
-    before += s.width;
+  // The first segment that ends later.
+  let from = 0;
+  let to = scale.segments.length;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (at < scale.segments[middle].end) to = middle;
+    else from = middle + 1;
   }
-  return 1;
+  const s = scale.segments[from];
+  return s ? (s.before + (Math.max(0, at - s.start) / (s.end - s.start)) * s.width) / scale.width : 1;
 }
