@@ -67,7 +67,8 @@ export interface ButtonProps {
   /** Why it cannot be used. It stays focusable, so that everyone learns why. */
   unavailable?: string;
   kind?: "primary" | "danger";
-  onClick: () => void;
+  /** It gets the button, for views that give the focus back to it. */
+  onClick: (button: HTMLButtonElement) => void;
 }
 
 export function Button({ label, name, busy, unavailable, kind, onClick }: ButtonProps) {
@@ -81,7 +82,7 @@ export function Button({ label, name, busy, unavailable, kind, onClick }: Button
         aria-disabled={busy || !!unavailable}
         aria-describedby={unavailable ? id : undefined}
         title={unavailable}
-        onClick={() => !busy && !unavailable && onClick()}
+        onClick={(e) => !busy && !unavailable && onClick(e.currentTarget)}
       >
         {label}
       </button>
