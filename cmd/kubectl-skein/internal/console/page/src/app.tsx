@@ -10,24 +10,49 @@ import { addressOf, go, parseRoute, useHash, type Route } from "./route";
 import { ThreadView } from "./thread/view";
 import { Threads } from "./threads";
 import type { Namespaces, Session } from "./types";
-import { Boundary, Failure, Loading } from "./ui";
+import { Boundary, Button, Failure, Loading } from "./ui";
 
 export function App() {
   const session = useLoaded((signal) => get<Session>("/api/session", signal), []);
-  if (session.error) return <Failure text={session.error} />;
+  if (session.error) {
+    return (
+      <main className="view" aria-label="The console">
+        <Failure text={session.error} />
+        <div className="buttons">
+          <Button label="Try again" busy={session.loading} onClick={session.again} />
+        </div>
+      </main>
+    );
+  }
   if (!session.value) return <Loading what="the session" />;
   return <Console session={session.value} />;
 }
 
 const namespaceKey = "skein-console-namespace";
 
+interface Choice {
+  namespace: string;
+  /** The namespace with which the command was started. A choice does not outlive another one. */
+  of: string;
+}
+
+function chosenNamespace(session: Session): string {
+  try {
+    const choice = JSON.parse(sessionStorage.getItem(namespaceKey) ?? "null") as Choice | null;
+    if (choice && choice.of === session.namespace) return choice.namespace;
+  } catch {
+    // It is not what this page writes.
+  }
+  return session.namespace;
+}
+
 function Console({ session }: { session: Session }) {
   const route = parseRoute(useHash());
-  const [namespace, setNamespace] = useState(() => sessionStorage.getItem(namespaceKey) ?? session.namespace);
+  const [namespace, setNamespace] = useState(() => chosenNamespace(session));
   const live = useLiveLists(namespace);
   const viewer = useMemo(() => ({ session, namespace }), [session, namespace]);
   const choose = (chosen: string) => {
-    sessionStorage.setItem(namespaceKey, chosen);
+    sessionStorage.setItem(namespaceKey, JSON.stringify({ namespace: chosen, of: session.namespace } satisfies Choice));
     // What is open belongs to the namespace before.
     if (route.view === "thread") go({ view: "threads" });
     else if (route.view === "effects" && route.name) go({ view: "effects" });
@@ -77,7 +102,7 @@ function Main({ route }: { route: Route }) {
   const ref = useRef<HTMLElement>(null);
   const { threads } = useLive();
   const waiting = useMemo(() => countApprovals(threads.rows.values()), [threads]);
-  const title = route.view === "thread" ? `${route.name} in ${route.namespace}` : { threads: "Threads", approvals: "Approvals", effects: "Effects" }[route.view];
+  const title = titleOf(route);
   const opened = useRef(title);
   useEffect(() => {
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} – Skein`;
@@ -96,6 +121,18 @@ function Main({ route }: { route: Route }) {
       </Boundary>
     </main>
   );
+}
+
+/** Names a view. Two views have the same name only when they are the same. */
+function titleOf(route: Route): string {
+  switch (route.view) {
+    case "thread":
+      return `${route.name} in ${route.namespace}`;
+    case "effects":
+      return route.name ? `Effect ${route.name} in ${route.namespace}` : "Effects";
+    default:
+      return { threads: "Threads", approvals: "Approvals" }[route.view];
+  }
 }
 
 export function countApprovals(rows: Iterable<{ waits: { reason: string } | null }>): number {
@@ -141,7 +178,7 @@ function Head({ route, session, namespace, onNamespace }: HeadProps) {
 }
 
 function NamespaceChoice({ namespace, onNamespace }: { namespace: string; onNamespace: (namespace: string) => void }) {
-  const { value } = useLoaded((signal) => get<Namespaces>("/api/namespaces", signal), []);
+  const { value, error } = useLoaded((signal) => get<Namespaces>("/api/namespaces", signal), []);
   const names = useMemo(() => {
     const all = new Set(value?.namespaces);
     if (namespace) all.add(namespace);
@@ -152,14 +189,19 @@ function NamespaceChoice({ namespace, onNamespace }: { namespace: string; onName
     <div className="namespace">
       <label>
         Namespace{" "}
-        <select value={namespace} onChange={(e) => onNamespace(e.target.value)}>
+        <select value={namespace} title={error && `The namespaces cannot be listed: ${error}`} onChange={(e) => onNamespace(e.target.value)}>
           <option value="">All namespaces</option>
           {names.map((name) => (
             <option key={name}>{name}</option>
           ))}
         </select>
       </label>
-      {value && !value.complete && (
+      {error && (
+        <span className="bad" title={error}>
+          The list cannot be read.
+        </span>
+      )}
+      {(error || (value && !value.complete)) && (
         <form
           onSubmit={(e) => {
             e.preventDefault();

@@ -1,6 +1,6 @@
 // The list of threads, by state.
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useDeferredValue, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { defaultRangeExtractor, useVirtualizer, type Range } from "@tanstack/react-virtual";
+import { useDeferredValue, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { useViewer } from "./context";
 import { count, plural, relative } from "./format";
 import { useNow } from "./hooks";
@@ -39,13 +39,22 @@ export function select(rows: Iterable<ThreadRow>, filter: Filter): { selected: T
   return { selected, counts };
 }
 
+/** What the viewer last chose, and how far the list of which namespace was scrolled: the list is the same when one comes back from a thread. */
+const kept: { filter: Filter; namespace: string; scrolled: number } = {
+  filter: { states: new Set(), text: "", archived: false, subagents: true },
+  namespace: "",
+  scrolled: 0,
+};
+
 export function Threads() {
   const { namespace } = useViewer();
   const { threads } = useLive();
-  const [states, setStates] = useState<ReadonlySet<ThreadState>>(new Set());
-  const [text, setText] = useState("");
-  const [archived, setArchived] = useState(false);
-  const [subagents, setSubagents] = useState(true);
+  const [filter, setFilter] = useState(kept.filter);
+  const { states, text, archived, subagents } = filter;
+  const change = (part: Partial<Filter>) => {
+    kept.filter = { ...filter, ...part };
+    setFilter(kept.filter);
+  };
   // Typing does not wait for a long list to be drawn.
   const listed = useDeferredValue(threads);
   const sought = useDeferredValue(text);
@@ -56,22 +65,33 @@ export function Threads() {
   const toggle = (state: ThreadState) => {
     const next = new Set(states);
     if (!next.delete(state)) next.add(state);
-    setStates(next);
+    change({ states: next });
   };
+  // The number changes with the cluster all the time. It is read out only when the viewer has changed what is listed.
+  const [said, setSaid] = useState("");
+  const saidOf = useRef(filter);
+  useEffect(() => {
+    if (saidOf.current === filter || sought !== text) return;
+    saidOf.current = filter;
+    setSaid(plural(selected.length, "thread"));
+  }, [filter, sought, text, selected]);
   return (
     <div className="view threads">
       <div className="toolbar">
         <h1>Threads</h1>
-        <input type="search" aria-label="Find threads by name, title, agent or user" placeholder="Find by name, title, agent, user" value={text} onChange={(e) => setText(e.target.value)} />
+        <input type="search" aria-label="Find threads by name, title, agent or user" placeholder="Find by name, title, agent, user" value={text} onChange={(e) => change({ text: e.target.value })} />
         <label>
-          <input type="checkbox" checked={subagents} onChange={(e) => setSubagents(e.target.checked)} /> Subagents
+          <input type="checkbox" checked={subagents} onChange={(e) => change({ subagents: e.target.checked })} /> Subagents
         </label>
         <label>
-          <input type="checkbox" checked={archived} onChange={(e) => setArchived(e.target.checked)} /> Archived
+          <input type="checkbox" checked={archived} onChange={(e) => change({ archived: e.target.checked })} /> Archived
         </label>
-        <span className="total" role="status" data-test="total">
+        <span className="total" data-test="total">
           {plural(selected.length, "thread")}
           {!threads.synced && !threads.error && ", reading…"}
+        </span>
+        <span className="unseen" role="status" data-test="said">
+          {said}
         </span>
       </div>
       <div className="chips" role="group" aria-label="Only threads in these states">
@@ -83,7 +103,7 @@ export function Threads() {
       </div>
       <Failure text={threads.error} />
       {selected.length > 0 ? (
-        <Table rows={selected} withNamespace={namespace === ""} />
+        <Table key={namespace} rows={selected} namespace={namespace} />
       ) : threads.synced ? (
         <Empty>{threads.rows.size > 0 ? "No thread matches." : "There is no thread. Make one with: kubectl skein create --agent AGENT --message TEXT"}</Empty>
       ) : (
@@ -94,22 +114,33 @@ export function Threads() {
 }
 
 /** The rows that are in sight. Only these are in the document, however many threads there are. */
-function Table({ rows, withNamespace }: { rows: ThreadRow[]; withNamespace: boolean }) {
+function Table({ rows, namespace }: { rows: ThreadRow[]; namespace: string }) {
+  const withNamespace = namespace === "";
   const now = useNow();
   const scroller = useRef<HTMLDivElement>(null);
+  // The row that had the focus last. It stays in the document wherever activity moves it, since the focus would be lost with it.
   const [current, setCurrent] = useState("");
+  const at = useMemo(() => (current ? rows.findIndex((row) => keyOf(row) === current) : -1), [rows, current]);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => rowHeight,
     overscan: 10,
     getItemKey: (i) => keyOf(rows[i]),
+    rangeExtractor: (range: Range) => {
+      const shown = defaultRangeExtractor(range);
+      return at < 0 || shown.includes(at) ? shown : [...shown, at].sort((a, b) => a - b);
+    },
+    initialOffset: () => (kept.namespace === namespace ? kept.scrolled : 0),
   });
+  const onScroll = () => {
+    kept.namespace = namespace;
+    kept.scrolled = scroller.current?.scrollTop ?? 0;
+  };
   const columns = ["Thread", ...(withNamespace ? ["Namespace"] : []), "Agent", "State", "Waits for", "Last run", "Messages", "Active"];
 
   // The arrow keys move between rows that are not drawn yet, too.
   const onKeyDown = (e: KeyboardEvent) => {
-    const at = rows.findIndex((row) => keyOf(row) === current);
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? rowHeight) / rowHeight) - 2);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: rows.length - 1 }[e.key];
     if (to === undefined || e.ctrlKey || e.altKey || e.metaKey) return;
@@ -131,7 +162,7 @@ function Table({ rows, withNamespace }: { rows: ThreadRow[]; withNamespace: bool
           ))}
         </div>
       </div>
-      <div className="scroller" ref={scroller} role="presentation" onKeyDown={onKeyDown}>
+      <div className="scroller" ref={scroller} role="presentation" onKeyDown={onKeyDown} onScroll={onScroll}>
         <div role="rowgroup" className="rows" style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((item) => (
             <Row
