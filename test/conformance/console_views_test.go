@@ -143,6 +143,63 @@ var _ = Describe("The console's parts of a thread", func() {
 		Eventually(ctx, func() int { return chromium.Ask[int](ctx, picture, `function () { return this.naturalWidth }`) }).Should(Equal(40))
 	}, SpecTimeout(5*patience))
 
+	It("reads the files to the end while the thread changes", Label("CON-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		Expect(t.WriteFile(ctx, "/report.txt", "text/plain", []byte("three orders"))).To(Succeed())
+		p := openConsole(ctx, ns)
+		openThread(ctx, p, "thread")
+		p.See(ctx, "There is no message yet.")
+		chromium.Eval[any](ctx, p, `(() => {
+			const real = window.fetch;
+			const released = new Promise((resolve) => (window.release = resolve));
+			window.reads = 0;
+			window.fetch = async (address, init) => {
+				if (String(address).includes("/files?")) {
+					window.reads++;
+					await released;
+				}
+				return real(address, init);
+			};
+		})()`)
+		part(ctx, p, "Files")
+		p.See(ctx, "Reading files…")
+		for i := range 3 {
+			say(ctx, t, i+1, "hello")
+			p.Test("fact-Messages").See(ctx, strconv.Itoa(2*i+2))
+		}
+		Expect(chromium.Eval[int](ctx, p, `window.reads`)).To(Equal(1))
+		chromium.Eval[any](ctx, p, `window.release()`)
+		p.By("link", "/report.txt").Wait(ctx)
+		Expect(t.WriteFile(ctx, "/later.txt", "text/plain", []byte("more"))).To(Succeed())
+		p.By("link", "/later.txt").Wait(ctx)
+	}, SpecTimeout(5*patience))
+
+	It("says when a run has more events than it draws, and ends what was at work with the last of them", Label("CON-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		say(ctx, t, 1, "hello")
+		run := must(t.Runs(ctx))[0]
+		p := openConsole(ctx, ns)
+		openThread(ctx, p, "thread")
+		p.By("region", "Messages").See(ctx, "echo: hello")
+		// A run of so many events would take minutes. The page gets them from a stream that is made up.
+		chromium.Eval[any](ctx, p, fmt.Sprintf(`(() => {
+			const run = %q, startedAt = %d;
+			const send = (socket) => {
+				const event = (seq, type, data) => socket.onmessage?.({ data: JSON.stringify({ seq, type, runId: run, data, createdAt: startedAt + seq * 1000 }) });
+				socket.onopen?.({});
+				event(1, "tool.started", { toolCallId: "call-1", name: "endless" });
+				for (let seq = 2; seq <= 20_001; seq++) event(seq, "event:note", {});
+			};
+			window.WebSocket = class { constructor() { setTimeout(send, 0, this); } close() {} };
+		})()`, run.ID, run.StartedAt))
+		part(ctx, p, "Runs")
+		p.See(ctx, "Only the first 20,000 events are drawn.")
+		p.Test("span").Containing("Step 1: endless").See(ctx, "\n20 s")
+		p.NotSee(ctx, "so far")
+	}, SpecTimeout(5*patience))
+
 	It("keeps the earlier runs that it has read while others come", Label("CON-01"), func(ctx SpecContext) {
 		const first = 50
 		ns := namespace(ctx)
