@@ -9,7 +9,7 @@ import { keyOf, useLive } from "./live";
 import { useRights } from "./rights";
 import { addressOf } from "./route";
 import type { EffectRow, FiringList } from "./types";
-import { Button, Empty, Failure, Loading, Notice } from "./ui";
+import { Button, Empty, Facts, Failure, Loading, Notice } from "./ui";
 
 export function Effects({ namespace, name }: { namespace?: string; name?: string }) {
   const { effects } = useLive();
@@ -158,17 +158,7 @@ function EffectFacts({ row }: { row: EffectRow }) {
     ["Created", time(row.created)],
   ];
   return (
-    <dl className="facts">
-      {facts.map(
-        ([label, text]) =>
-          text && (
-            <div key={label}>
-              <dt>{label}</dt>
-              <dd data-test={`fact-${label}`}>{text}</dd>
-            </div>
-          ),
-      )}
-    </dl>
+    <Facts facts={facts} />
   );
 }
 

@@ -47,6 +47,23 @@ export function State({ state }: { state: ThreadState }) {
   return <span className={`state state-${state}`}>{stateName(state)}</span>;
 }
 
+/** What is known of an object, as labels and texts. What is unknown is left out. */
+export function Facts({ facts }: { facts: [label: string, text: string | undefined][] }) {
+  return (
+    <dl className="facts">
+      {facts.map(
+        ([label, text]) =>
+          text && (
+            <div key={label}>
+              <dt>{label}</dt>
+              <dd data-test={`fact-${label}`}>{text}</dd>
+            </div>
+          ),
+      )}
+    </dl>
+  );
+}
+
 export function Empty({ children }: { children: ReactNode }) {
   return <p className="empty">{children}</p>;
 }

@@ -8,7 +8,7 @@ import { useAction, useLoaded } from "../hooks";
 import { useLive } from "../live";
 import { addressOf, type Route, type Tab } from "../route";
 import type { Rights, ThreadRecord, ThreadRow, ThreadState, Usage } from "../types";
-import { Button, Failure, Loading, Notice, State } from "../ui";
+import { Button, Facts, Failure, Loading, Notice, State } from "../ui";
 import { Conversation } from "./conversation";
 import { Family } from "./family";
 import { Files } from "./files";
@@ -123,7 +123,7 @@ function ThreadHead({ namespace, name, row, record, rights, gone }: ThreadHeadPr
       </div>
       <Failure text={stop.error} onDismiss={stop.clear} />
       <Failure text={goOn.error} onDismiss={goOn.clear} />
-      <Facts namespace={namespace} name={name} row={row} record={record} />
+      <ThreadFacts namespace={namespace} name={name} row={row} record={record} />
     </div>
   );
 }
@@ -131,7 +131,7 @@ function ThreadHead({ namespace, name, row, record, rights, gone }: ThreadHeadPr
 /** So often the cost is read again, because the runs of subagents end without a sign here. */
 const costEvery = 15_000;
 
-function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights" | "gone">) {
+function ThreadFacts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights" | "gone">) {
   const lastRun = record?.lastRun;
   const usage = useLoaded((signal) => get<Usage>(threadPath(namespace, name, "usage") + "?subtree=true", signal), [namespace, name, lastRun?.id, lastRun?.endedAt]);
   const { again } = usage;
@@ -155,17 +155,7 @@ function Facts({ namespace, name, row, record }: Omit<ThreadHeadProps, "rights" 
       <h2 className="unseen">
         Facts
       </h2>
-      <dl className="facts">
-        {facts.map(
-          ([label, text]) =>
-            text && (
-              <div key={label}>
-                <dt>{label}</dt>
-                <dd data-test={`fact-${label}`}>{text}</dd>
-              </div>
-            ),
-        )}
-      </dl>
+      <Facts facts={facts} />
     </>
   );
 }
