@@ -7,8 +7,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 bin() {
 	local name
-	for name in "${SKEIN_CHROMIUM:-}" chromium chromium-browser google-chrome; do
-		if [ -n "$name" ] && command -v "$name"; then
+	if [ -n "${SKEIN_CHROMIUM:-}" ]; then
+		command -v "$SKEIN_CHROMIUM" || { echo "SKEIN_CHROMIUM=$SKEIN_CHROMIUM is no program" >&2; exit 1; }
+		return
+	fi
+	for name in chromium chromium-browser google-chrome; do
+		if command -v "$name"; then
 			return
 		fi
 	done

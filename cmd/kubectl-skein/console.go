@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/cmd/kubectl-skein/internal/console"
@@ -62,8 +62,9 @@ The address has a token: everyone who has the address can use your rights on thi
 				open = isTerminal(p.Out) && hasDesktop()
 			}
 			if open {
-				if err := openBrowser(cmd.Context(), server.Address()); err != nil {
-					fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)
+				failed := func(err error) { fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err) }
+				if err := openBrowser(cmd.Context(), server.Once(), failed); err != nil {
+					failed(err)
 				}
 			}
 			if err := server.Serve(cmd.Context(), l); err != nil {
@@ -96,11 +97,11 @@ func (p *plugin) consoleOptions(all bool) (*console.Options, error) {
 	return &console.Options{
 		Config: cfg, Context: current, Namespace: ns, AllNamespaces: all, Version: buildVersion(), Page: page.Files,
 		Thread: threadRow, Effect: effectRow, Role: roleFor, Advice: advice,
-		RunEffect: func(ctx context.Context, namespace, name string) ([]string, error) {
-			return p.in(namespace).runEffect(ctx, name)
+		RunEffect: func(ctx context.Context, o console.Object, key string) ([]string, error) {
+			return p.in(o.Namespace).runEffect(ctx, o, key)
 		},
-		SuspendEffect: func(ctx context.Context, namespace, name string, suspend bool) (bool, string, error) {
-			return p.in(namespace).suspendEffect(ctx, name, suspend)
+		SuspendEffect: func(ctx context.Context, o console.Object, suspend bool) (bool, string, error) {
+			return p.in(o.Namespace).suspendEffect(ctx, o, suspend)
 		},
 	}, nil
 }
@@ -112,11 +113,28 @@ func (p *plugin) in(namespace string) *plugin {
 	return &q
 }
 
+// sameEffect reads the ScheduledEffect that the page shows. Another one that has got its name is an error.
+func (p *plugin) sameEffect(ctx context.Context, o console.Object) (client.Client, *skeinv1.ScheduledEffect, error) {
+	c, got, err := p.effect(ctx, o.Name)
+	if err == nil && got.UID != o.UID {
+		err = &console.Error{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+			Err: fmt.Errorf("scheduledeffect/%s was deleted, and another one has its name now: look at it before you do this again", o.Name)}
+	}
+	return c, got, err
+}
+
 // runEffect fires a ScheduledEffect now, and returns a line for each due time.
-func (p *plugin) runEffect(ctx context.Context, name string) ([]string, error) {
-	answer, err := p.answerTo(ctx, name, skeinv1.AnnotationRunAt, runNow(), &askOptions{wait: true, timeout: defaultAskTimeout})
+func (p *plugin) runEffect(ctx context.Context, o console.Object, key string) ([]string, error) {
+	options := &askOptions{wait: true, timeout: defaultAskTimeout, key: key}
+	if err := options.check(); err != nil {
+		return nil, &console.Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Err: err}
+	}
+	if _, _, err := p.sameEffect(ctx, o); err != nil {
+		return nil, consoleError(err)
+	}
+	answer, err := p.answerTo(ctx, o.Name, skeinv1.AnnotationRunAt, runNow()+"/"+key, options)
 	if err == nil && answer.Refused != "" {
-		err = refusedRequest(name, answer)
+		err = refusedRequest(o.Name, answer)
 	}
 	if err != nil {
 		return nil, consoleError(err)
@@ -129,10 +147,10 @@ func (p *plugin) runEffect(ctx context.Context, name string) ([]string, error) {
 }
 
 // suspendEffect suspends or resumes a ScheduledEffect.
-func (p *plugin) suspendEffect(ctx context.Context, name string, suspend bool) (changed bool, message string, err error) {
-	c, o, err := p.effect(ctx, name)
+func (p *plugin) suspendEffect(ctx context.Context, shown console.Object, suspend bool) (changed bool, message string, err error) {
+	c, o, err := p.sameEffect(ctx, shown)
 	if err != nil {
-		return false, "", err
+		return false, "", consoleError(err)
 	}
 	if !suspend {
 		message = limitOf(o)
@@ -141,7 +159,7 @@ func (p *plugin) suspendEffect(ctx context.Context, name string, suspend bool) (
 	if patch == nil {
 		return false, message, nil
 	}
-	return true, message, mergeEffect(ctx, c, o, patch)
+	return true, message, consoleError(mergeEffect(ctx, c, o, patch))
 }
 
 // consoleError gives an error of a command, which has an exit code, one of HTTP. Errors of the server have one already.
@@ -162,6 +180,9 @@ func consoleError(err error) error {
 
 // hasDesktop reports whether a browser can be expected to open.
 func hasDesktop() bool {
+	if os.Getenv("SSH_CONNECTION") != "" || os.Getenv("SSH_TTY") != "" {
+		return false // it would open where no person is
+	}
 	switch runtime.GOOS {
 	case "windows", "darwin":
 		return true
@@ -169,12 +190,9 @@ func hasDesktop() bool {
 	return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 }
 
-// openTimeout bounds the program that opens a browser. It ends when the browser has the address.
-const openTimeout = 10 * time.Second
-
-// openBrowser opens an address in the browser of the desktop.
-func openBrowser(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+// openBrowser opens an address in the browser of the desktop. Other users of the machine can read the address while the program runs that opens it.
+// failed is called when that program ends with an error.
+func openBrowser(ctx context.Context, address string, failed func(error)) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {
 	case "windows":
@@ -182,14 +200,16 @@ func openBrowser(ctx context.Context, address string) error {
 	case "darwin":
 		name = "open"
 	}
-	cmd := exec.CommandContext(ctx, name, args...)
+	// The program may be the browser itself, which outlives the command and does not end with its interrupt.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
+	inOwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
-		cancel()
 		return err
 	}
 	go func() {
-		defer cancel()
-		_ = cmd.Wait() // the address is printed as well
+		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
 	}()
 	return nil
 }

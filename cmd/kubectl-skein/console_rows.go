@@ -33,7 +33,7 @@ func threadRow(t *skeinv1.Thread) console.ThreadRow {
 func effectRow(o *skeinv1.ScheduledEffect) console.EffectRow {
 	s := &o.Status
 	row := console.EffectRow{
-		Namespace: o.Namespace, Name: o.Name, Does: doing(&o.Spec), Schedule: scheduleText(o), Next: milliseconds(s.NextTime), Last: milliseconds(s.LastTime),
+		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Does: doing(&o.Spec), Schedule: scheduleText(o), Next: milliseconds(s.NextTime), Last: milliseconds(s.LastTime),
 		Outcome: s.LastOutcome, Phase: s.Phase, Suspended: o.Spec.Suspend, Ended: hasEnded(*o), Active: s.Active, Ready: true,
 		Created: o.CreationTimestamp.UnixMilli(),
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -123,14 +125,14 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 
 	It("lists effects as kubectl skein effect list does", func() {
 		at := metav1.NewTime(time.UnixMilli(1_800_000_000_000))
-		e := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "daily", CreationTimestamp: at}}
+		e := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "daily", UID: "uid", CreationTimestamp: at}}
 		e.Spec = skeinv1.ScheduledEffectSpec{ThreadRef: &skeinv1.LocalRef{Name: "orders"}, Message: &skeinv1.EffectMessage{}, Schedules: []string{"@daily"}, Suspend: true}
 		e.Status = skeinv1.ScheduledEffectStatus{
 			Phase: "Suspended", NextTime: &at, LastOutcome: "Failed", Active: 2,
 			Conditions: []metav1.Condition{{Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: "ReferenceNotFound", Message: "no thread"}},
 		}
 		Expect(effectRow(e)).To(Equal(console.EffectRow{
-			Namespace: "demo", Name: "daily", Thread: "orders", Does: "sends a message", Schedule: "@daily", Next: 1_800_000_000_000, Outcome: "Failed", Phase: "Suspended", Suspended: true,
+			Namespace: "demo", Name: "daily", UID: "uid", Thread: "orders", Does: "sends a message", Schedule: "@daily", Next: 1_800_000_000_000, Outcome: "Failed", Phase: "Suspended", Suspended: true,
 			Active: 2, Reason: "ReferenceNotFound", Message: "no thread", Created: 1_800_000_000_000,
 		}))
 		e.Status.Conditions, e.Status.CompletionTime = nil, &at
@@ -153,14 +155,22 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		o, err := p.consoleOptions(false)
 		Expect(err).NotTo(HaveOccurred())
 
-		changed, message, err := o.SuspendEffect(ctx, ns, "daily", true)
+		daily := console.Object{Namespace: ns, Name: "daily", UID: e.UID}
+		changed, message, err := o.SuspendEffect(ctx, daily, true)
 		Expect([]any{changed, message, err}).To(Equal([]any{true, "", nil}))
-		changed, _, err = o.SuspendEffect(ctx, ns, "daily", true)
+		changed, _, err = o.SuspendEffect(ctx, daily, true)
 		Expect([]any{changed, err}).To(Equal([]any{false, nil}))
-		changed, _, err = o.SuspendEffect(ctx, ns, "daily", false)
+		changed, _, err = o.SuspendEffect(ctx, daily, false)
 		Expect([]any{changed, err}).To(Equal([]any{true, nil}))
-		_, _, err = o.SuspendEffect(ctx, ns, "missing", true)
+		_, _, err = o.SuspendEffect(ctx, console.Object{Namespace: ns, Name: "missing", UID: e.UID}, true)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		other := console.Object{Namespace: ns, Name: "daily", UID: "another"}
+		_, _, err = o.SuspendEffect(ctx, other, true)
+		Expect(err).To(MatchError(ContainSubstring("another one has its name now")))
+		_, err = o.RunEffect(ctx, other, "press-1")
+		Expect(err).To(MatchError(ContainSubstring("another one has its name now")))
+		_, err = o.RunEffect(ctx, daily, "a/b")
+		Expect(err).To(MatchError(ContainSubstring("idempotency-key")))
 
 		// answer is the manager: it answers the request that waits.
 		answer := func(of func(request string) skeinv1.EffectRequest) {
@@ -178,7 +188,7 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		go answer(func(request string) skeinv1.EffectRequest {
 			return skeinv1.EffectRequest{Request: request, AnsweredAt: metav1.Now(), Results: []skeinv1.EffectRequestResult{{Time: due, Until: due, Count: 1, Outcome: skeinv1.RequestFired}}}
 		})
-		lines, err := o.RunEffect(ctx, ns, "daily")
+		lines, err := o.RunEffect(ctx, daily, "press-2")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(lines).To(Equal([]string{"2027-01-31T09:00:00Z: fires"}))
 
@@ -188,13 +198,44 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		go answer(func(request string) skeinv1.EffectRequest {
 			return skeinv1.EffectRequest{Request: request, AnsweredAt: metav1.Now(), Refused: "it has ended"}
 		})
-		_, err = o.RunEffect(ctx, ns, "daily")
+		_, err = o.RunEffect(ctx, daily, "press-3")
 		var refusal *console.Error
 		Expect(errors.As(err, &refusal)).To(BeTrue(), "%v", err)
 		Expect(refusal.Code).To(Equal(http.StatusUnprocessableEntity))
 		Expect(refusal.Error()).To(Equal("scheduledeffect/daily refused the request: it has ended"))
-		_, err = o.RunEffect(ctx, ns, "missing")
+		_, err = o.RunEffect(ctx, console.Object{Namespace: ns, Name: "missing", UID: e.UID}, "press-9")
 		Expect(errors.As(err, &refusal)).To(BeFalse())
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(2*patience))
+
+	It("gives the program that opens a browser a token that works once", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		asked := filepath.Join(dir, "asked")
+		Expect(os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"$1\" > "+asked+"\nexit 3\n"), 0o700)).To(Succeed())
+		GinkgoT().Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		running, interrupt := context.WithCancel(ctx)
+		DeferCleanup(interrupt)
+		out, errOut, code := &lockedBuffer{}, &lockedBuffer{}, make(chan int, 1)
+		go func() {
+			code <- run(running, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut}, []string{"--kubeconfig", kubeconfig, "console", "--open"})
+		}()
+		var address []byte
+		Eventually(ctx, func() (err error) { address, err = os.ReadFile(asked); return err }).Should(Succeed())
+		Eventually(ctx, errOut.String).Should(ContainSubstring("No browser could be opened: exit status 3"))
+		printed := strings.TrimSpace(out.String())
+		once := strings.TrimSpace(string(address))
+		Expect(once).To(HavePrefix(strings.Split(printed, "=")[0]))
+		Expect(once).NotTo(Equal(printed))
+		for _, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
+			c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, once, http.NoBody)
+			Expect(err).NotTo(HaveOccurred())
+			res, err := c.Do(r)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(res.Body.Close()).To(Succeed())
+			Expect(res.StatusCode).To(Equal(want))
+		}
+		interrupt()
+		Eventually(ctx, code).Should(Receive(Equal(exitInterrupted)))
+	})
 })

@@ -41,7 +41,7 @@ way, spec.concurrencyPolicy decides what happens to the request.` + askHelp,
 	return cmd
 }
 
-// runNow returns a request to fire now. No two requests have the same time.
+// runNow returns a request to fire now. Where two may be made at the same time, a key tells them apart.
 func runNow() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
 func newEffectBackfill(p *plugin) *cobra.Command {

@@ -19,6 +19,8 @@ type HistoryChange struct {
 	Reset bool
 	// Items are threads as they are now. Each replaces an item of the thread with a lower V.
 	Items []runtimev1.ThreadHistory
+	// Complete is true when all items of the list have come since Reset. Others are not in the list any more.
+	Complete bool
 }
 
 // FollowHistory streams the list of threads of a namespace, archived ones too, and then what changes in it (EVT-04). An empty
@@ -62,13 +64,13 @@ func (c *Client) followHistoryOnce(ctx context.Context, namespace string, yield 
 			if err != nil {
 				return err
 			}
-			if change.Items = page.Items; !yield(change, nil) {
-				return errDone
-			}
-			progress, change = true, HistoryChange{}
 			if next, more = page.Continue, page.HasMore; more && next == "" {
 				return fmt.Errorf("%w: a page of the list says that more follow, and not where", errMalformed)
 			}
+			if change.Items, change.Complete = page.Items, !more; !yield(change, nil) {
+				return errDone
+			}
+			progress, change = true, HistoryChange{}
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -73,7 +74,10 @@ func (s *Server) explain(err error) *metav1.Status {
 	}
 	var api apierrors.APIStatus
 	if !errors.As(err, &api) {
-		return s.unreachable(err)
+		if way := net.Error(nil); errors.As(err, &way) || errors.As(err, new(*url.Error)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) {
+			return s.unreachable(err)
+		}
+		return statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 	}
 	status := api.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}

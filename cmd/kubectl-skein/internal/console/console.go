@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -25,6 +26,12 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
+
+// Object names an object that the page shows. An object that has got its name meanwhile has another UID.
+type Object struct {
+	Namespace, Name string
+	UID             types.UID
+}
 
 // Options say what the console shows, and have the parts of the command that it uses. All functions have to be set.
 type Options struct {
@@ -44,10 +51,11 @@ type Options struct {
 	Thread func(*skeinv1.Thread) ThreadRow
 	// Effect returns what a list shows of a ScheduledEffect.
 	Effect func(*skeinv1.ScheduledEffect) EffectRow
-	// RunEffect fires a ScheduledEffect now, and returns a line for each due time that says what became of it.
-	RunEffect func(ctx context.Context, namespace, name string) ([]string, error)
+	// RunEffect fires a ScheduledEffect now, and returns a line for each due time that says what became of it. A repeat with the same key fires
+	// nothing.
+	RunEffect func(ctx context.Context, o Object, key string) ([]string, error)
 	// SuspendEffect suspends or resumes a ScheduledEffect. The message says what keeps it from firing nevertheless.
-	SuspendEffect func(ctx context.Context, namespace, name string, suspend bool) (changed bool, message string, err error)
+	SuspendEffect func(ctx context.Context, o Object, suspend bool) (changed bool, message string, err error)
 	// Role returns the ClusterRole that has a right, or "".
 	Role func(verb, resource, group string) string
 	// Advice returns what to do about an error of the API server, or "".
@@ -71,7 +79,9 @@ type Server struct {
 	options Options
 	token   string // opens a session; in the address that the command prints
 	session string // the value of the cookie
+	opening opening
 	port    string
+	policy  string          // the Content-Security-Policy of the page
 	hosts   map[string]bool // values of the header Host by which this server may be called
 
 	objects *objects
@@ -109,7 +119,7 @@ func New(l net.Listener, o Options) (*Server, error) {
 		cfg.QPS = -1 // the API server limits the rate
 	}
 	o.Config = cfg
-	s := &Server{options: o, token: rand.Text(), session: rand.Text(), port: port, sockets: make(chan struct{}, maxSockets)}
+	s := &Server{options: o, token: rand.Text(), session: rand.Text(), port: port, policy: pagePolicy(port), sockets: make(chan struct{}, maxSockets)}
 	s.hosts = map[string]bool{"127.0.0.1:" + port: true, "localhost:" + port: true}
 	if port == "80" { // browsers leave it out
 		s.hosts["127.0.0.1"], s.hosts["localhost"] = true, true
@@ -127,8 +137,15 @@ func New(l net.Listener, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Address returns the address that opens a session. Whoever has it can act with the viewer's rights while the server runs.
-func (s *Server) Address() string { return "http://127.0.0.1:" + s.port + "/login?token=" + s.token }
+// Address returns the address that opens a session. Everyone who has it can act with the viewer's rights while the server runs.
+func (s *Server) Address() string { return s.addressWith(s.token) }
+
+// Once returns an address that opens one session, within a minute.
+func (s *Server) Once() string { return s.addressWith(s.opening.create()) }
+
+func (s *Server) addressWith(token string) string {
+	return "http://127.0.0.1:" + s.port + "/login?token=" + token
+}
 
 // Serve serves until ctx ends. It then closes all connections, and returns nil when nothing is left of them.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {

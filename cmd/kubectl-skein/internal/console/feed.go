@@ -25,6 +25,8 @@ type message struct {
 type problem struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// withdrawn is true when the viewer may not read the list.
+	withdrawn bool
 }
 
 // feed holds the rows of one kind, and tells views which of them have changed. It takes no part of the memory of a slow view: a view has
@@ -209,6 +211,12 @@ func (f *feed) fail(p *problem) {
 		return
 	}
 	f.failed = p
+	if p.withdrawn && len(f.rows) > 0 {
+		f.rows, f.synced = map[string]any{}, false // the viewer may not see them any more
+		for v := range f.views {
+			v.restart()
+		}
+	}
 	for v := range f.views {
 		v.failed = true
 		v.notify()

@@ -154,6 +154,11 @@ func (s *source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 
 // ListWithContext implements cache.ListerWatcherWithContext.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = "" // with 0 the API server answers from its cache, and ignores the limit
+	}
 	page := s.empty.DeepCopyObject()
 	err := s.objects.skein.Get().Namespace(s.namespace).Resource(s.resource).SpecificallyVersionedParams(&o, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).
 		Do(ctx).Into(page)
@@ -184,19 +189,52 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		return nil, s.told(ctx, err)
 	}
 	s.feed.recovered()
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		switch e.Type {
-		case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
-			i, err := s.trim(e.Object)
+	return newTrimmedWatch(w, s.trim), nil
+}
+
+// trimmedWatch is a watch whose events have what is kept of the objects. Unlike watch.Filter it ends when it is stopped, also while an event waits to be
+// taken.
+type trimmedWatch struct {
+	from    watch.Interface
+	results chan watch.Event
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+func newTrimmedWatch(from watch.Interface, trim func(runtime.Object) (*item, error)) *trimmedWatch {
+	w := &trimmedWatch{from: from, results: make(chan watch.Event), stopped: make(chan struct{})}
+	go w.run(trim)
+	return w
+}
+
+func (w *trimmedWatch) run(trim func(runtime.Object) (*item, error)) {
+	defer close(w.results)
+	for e := range w.from.ResultChan() {
+		if e.Type != watch.Error { // which has a Status
+			i, err := trim(e.Object)
 			if err != nil {
-				return e, false
+				continue
 			}
 			e.Object = i
-		case watch.Error: // a Status
 		}
-		return e, true
-	}), nil
+		select {
+		case w.results <- e:
+		case <-w.stopped:
+			return
+		}
+	}
 }
+
+// Stop implements watch.Interface.
+func (w *trimmedWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.stopped)
+		w.from.Stop()
+	})
+}
+
+// ResultChan implements watch.Interface.
+func (w *trimmedWatch) ResultChan() <-chan watch.Event { return w.results }
 
 // trim returns what is kept of an object.
 func (s *source) trim(obj runtime.Object) (*item, error) {
@@ -222,7 +260,8 @@ func initialEvents(about metav1.Object) map[string]string {
 func (s *source) told(ctx context.Context, err error) error {
 	if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		status := s.explain(err)
-		s.feed.fail(&problem{Reason: string(status.Reason), Message: status.Message})
+		withdrawn := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+		s.feed.fail(&problem{Reason: string(status.Reason), Message: status.Message, withdrawn: withdrawn})
 	}
 	return err
 }

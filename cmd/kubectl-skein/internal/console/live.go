@@ -26,6 +26,10 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUpgradeRequired, metav1.StatusReasonBadRequest, "/api/live is a WebSocket: connect to it as one")
 		return
 	}
+	namespace, ok := namespaceOf(w, r)
+	if !ok {
+		return
+	}
 	select {
 	case s.sockets <- struct{}{}:
 		defer func() { <-s.sockets }()
@@ -38,8 +42,11 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
-	ctx := conn.CloseRead(r.Context()) // the page sends nothing; ctx ends when it goes
-	shown, leave := s.lists.show(r.URL.Query().Get("namespace"))
+	// The page sends nothing, and the context ends when it goes. It outlives that of the request, so that the page can be told why it ends.
+	ctx, end := context.WithCancel(conn.CloseRead(context.WithoutCancel(r.Context())))
+	defer end()
+	defer context.AfterFunc(r.Context(), end)()
+	shown, leave := s.lists.show(namespace)
 	defer leave()
 	wake := make(chan struct{}, 1)
 	views := []*view{shown.threads.view(wake), shown.effects.view(wake)}

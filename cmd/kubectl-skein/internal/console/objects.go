@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -169,9 +171,22 @@ var needed = map[string][]right{
 	"files":        {ofThreads("get", runtimev1.SubresourceFiles)},
 }
 
+// namespaceOf returns the namespace that a request asks for; "" means all. It answers a request with another text.
+func namespaceOf(w http.ResponseWriter, r *http.Request) (namespace string, ok bool) {
+	namespace = r.URL.Query().Get("namespace")
+	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("%q is no name of a namespace", namespace))
+		return "", false
+	}
+	return namespace, true
+}
+
 // showRights answers GET /api/rights: what the viewer may do in a namespace, or in all when it is "".
 func (s *Server) showRights(w http.ResponseWriter, r *http.Request) {
-	namespace := r.URL.Query().Get("namespace")
+	namespace, ok := namespaceOf(w, r)
+	if !ok {
+		return
+	}
 	asked := map[right]*bool{}
 	for _, all := range needed {
 		for _, one := range all {
@@ -214,9 +229,22 @@ func (s *Server) showRights(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, body)
 }
 
+// objectOf returns the object that a request of the page is about.
+func objectOf(r *http.Request, uid types.UID) Object {
+	return Object{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), UID: uid}
+}
+
 // runEffect answers POST /api/effects/{namespace}/{name}/run.
 func (s *Server) runEffect(w http.ResponseWriter, r *http.Request) {
-	lines, err := s.options.RunEffect(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
+	var body struct {
+		UID types.UID `json:"uid"`
+		Key string    `json:"key"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes)).Decode(&body); err != nil || body.UID == "" || body.Key == "" {
+		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, `the body is not one that the console knows: send {"uid":…,"key":…}, with the UID of the object and a key for each request`)
+		return
+	}
+	lines, err := s.options.RunEffect(r.Context(), objectOf(r, body.UID), body.Key)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -227,13 +255,14 @@ func (s *Server) runEffect(w http.ResponseWriter, r *http.Request) {
 // suspendEffect answers POST /api/effects/{namespace}/{name}/suspension.
 func (s *Server) suspendEffect(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		Suspend *bool `json:"suspend"`
+		UID     types.UID `json:"uid"`
+		Suspend *bool     `json:"suspend"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes)).Decode(&body); err != nil || body.Suspend == nil {
-		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, `the body is not one that the console knows: send {"suspend":true} or {"suspend":false}`)
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes)).Decode(&body); err != nil || body.Suspend == nil || body.UID == "" {
+		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, `the body is not one that the console knows: send {"uid":…,"suspend":true} or {"uid":…,"suspend":false}, with the UID of the object`)
 		return
 	}
-	changed, message, err := s.options.SuspendEffect(r.Context(), r.PathValue("namespace"), r.PathValue("name"), *body.Suspend)
+	changed, message, err := s.options.SuspendEffect(r.Context(), objectOf(r, body.UID), *body.Suspend)
 	if err != nil {
 		s.fail(w, r, err)
 		return

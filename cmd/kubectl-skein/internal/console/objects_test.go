@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -107,21 +109,29 @@ var _ = Describe("effects", Label("CON-03"), func() {
 		o := optionsFor(s)
 		var asked string
 		var failure error
-		o.RunEffect = func(_ context.Context, namespace, name string) ([]string, error) {
-			asked = namespace + "/" + name
+		o.RunEffect = func(_ context.Context, shown console.Object, key string) ([]string, error) {
+			asked = fmt.Sprint(shown, " ", key)
 			return []string{"2027-01-31T09:00:00Z: fires"}, failure
 		}
 		b := open(o)
-		got := b.do(ctx, "POST", "/api/effects/demo/daily/run", "")
+		const body = `{"uid":"5f0c","key":"press-1"}`
+		got := b.do(ctx, "POST", "/api/effects/demo/daily/run", body)
 		Expect(got.Text).To(MatchJSON(`{"lines":["2027-01-31T09:00:00Z: fires"]}`))
-		Expect(asked).To(Equal("demo/daily"))
+		Expect(asked).To(Equal("{demo daily 5f0c} press-1"))
 
 		failure = &console.Error{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Err: errors.New("it refused <b>this</b>")}
-		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", "")).To(haveStatus(http.StatusUnprocessableEntity, `it refused \u003cb\u003ethis`))
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", body)).To(haveStatus(http.StatusUnprocessableEntity, `it refused \u003cb\u003ethis`))
 		failure = apierrors.NewForbidden(schema.GroupResource{Group: "skein.dev", Resource: "scheduledeffects"}, "daily", errors.New("no"))
-		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", "")).To(haveStatus(http.StatusForbidden, "is forbidden"))
-		failure = errors.New("connection refused")
-		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", "")).To(haveStatus(http.StatusBadGateway, "connection refused"))
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", body)).To(haveStatus(http.StatusForbidden, "is forbidden"))
+		failure = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", body)).To(haveStatus(http.StatusBadGateway, "the API server cannot be reached: dial: connection refused"))
+		failure = errors.New("it has answered, and does not say how")
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", body)).To(haveStatus(http.StatusInternalServerError, `"message":"it has answered, and does not say how"`))
+		asked = ""
+		for _, wrong := range []string{"", "{}", `{"uid":"5f0c"}`, `{"key":"press-1"}`} {
+			Expect(b.do(ctx, "POST", "/api/effects/demo/daily/run", wrong)).To(haveStatus(http.StatusBadRequest, "the body is not one"))
+		}
+		Expect(asked).To(BeEmpty())
 		asked = ""
 		Expect(b.get(ctx, "/api/effects/demo/daily/run")).To(haveStatus(http.StatusNotFound, ""))
 		Expect(asked).To(BeEmpty())
@@ -131,15 +141,15 @@ var _ = Describe("effects", Label("CON-03"), func() {
 		s, _ := counting()
 		o := optionsFor(s)
 		var asked []bool
-		o.SuspendEffect = func(_ context.Context, namespace, name string, suspend bool) (bool, string, error) {
-			Expect(namespace + "/" + name).To(Equal("demo/daily"))
+		o.SuspendEffect = func(_ context.Context, shown console.Object, suspend bool) (bool, string, error) {
+			Expect(shown).To(Equal(console.Object{Namespace: "demo", Name: "daily", UID: "5f0c"}))
 			asked = append(asked, suspend)
 			return suspend, map[bool]string{false: "its limit is reached"}[suspend], nil
 		}
 		b := open(o)
-		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/suspension", `{"suspend":true}`).Text).To(MatchJSON(`{"changed":true,"message":""}`))
-		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/suspension", `{"suspend":false}`).Text).To(MatchJSON(`{"changed":false,"message":"its limit is reached"}`))
-		for _, body := range []string{"", "{}", `{"suspend":"yes"}`, `[`, `{"suspend":true` + strings.Repeat(" ", 100<<10) + "}"} {
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/suspension", `{"uid":"5f0c","suspend":true}`).Text).To(MatchJSON(`{"changed":true,"message":""}`))
+		Expect(b.do(ctx, "POST", "/api/effects/demo/daily/suspension", `{"uid":"5f0c","suspend":false}`).Text).To(MatchJSON(`{"changed":false,"message":"its limit is reached"}`))
+		for _, body := range []string{"", "{}", `{"suspend":true,"uid":""}`, `{"uid":"5f0c"}`, `{"uid":"5f0c","suspend":"yes"}`, `[`, `{"uid":"5f0c","suspend":true` + strings.Repeat(" ", 100<<10) + "}"} {
 			Expect(b.do(ctx, "POST", "/api/effects/demo/daily/suspension", body)).To(haveStatus(http.StatusBadRequest, "the body is not one"))
 		}
 		Expect(asked).To(Equal([]bool{true, false}))

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ import (
 // apiRoot is the path of the runtime API.
 const apiRoot = "/apis/runtime.skein.dev/v1alpha1/"
 
-// forwarded are the paths of the runtime API that the page uses. All others are refused, so that whoever takes over the page gets no more
+// forwarded are the paths of the runtime API that the page uses. All others are refused, so that a fault of the page reaches no more
 // than what it shows and does.
 var forwarded = []string{
 	"GET namespaces/{ns}/threads/{thread}",
@@ -115,6 +116,9 @@ func (p *proxy) register(mux *http.ServeMux) {
 				refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "only observe and events are WebSockets")
 				return
 			}
+			if f == fileContents {
+				r = r.WithContext(context.WithValue(r.Context(), fileKey{}, r.PathValue("rest")))
+			}
 			p.forward(w, r)
 		})
 	}
@@ -123,6 +127,26 @@ func (p *proxy) register(mux *http.ServeMux) {
 		mux.HandleFunc(method+" "+apiRoot+path, p.forward)
 	}
 }
+
+// fileKey is the key of the path of a file in the context of a request for its contents.
+type fileKey struct{}
+
+// loads are the purposes for which a browser may ask for what comes from the cluster: the page asks by itself, the viewer downloads a file, and small
+// images are drawn. A script or a style, for example, is none of them.
+var loads = []string{"", "empty", "document", "image", "websocket"}
+
+// withoutEarly is a ResponseWriter without answers before the answer (1xx), which would take the headers of this server with them.
+type withoutEarly struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w withoutEarly) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap returns the writer for http.ResponseController.
+func (w withoutEarly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"ns", "thread", "id"} {
@@ -135,9 +159,13 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the connection can only become a WebSocket")
 		return
 	}
-	w.Header().Del("Content-Security-Policy") // the answer has a policy of its own
+	if dest := r.Header.Get("Sec-Fetch-Dest"); !slices.Contains(loads, dest) {
+		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("what comes from the cluster is never used as %s", dest))
+		return
+	}
+	clear(w.Header()) // the answer gets headers of its own
 	r.Body = http.MaxBytesReader(w, r.Body, runtimev1.MaxBodyBytes)
-	p.to.ServeHTTP(w, r)
+	p.to.ServeHTTP(withoutEarly{w}, r)
 }
 
 // isUpgrade reports whether a request asks for another protocol.
@@ -191,8 +219,7 @@ func modify(res *http.Response) error {
 		}
 	}
 	res.Header = kept
-	_, below, isFile := strings.Cut(in.Path, "/files/")
-	if isFile {
+	if below, isFile := res.Request.Context().Value(fileKey{}).(string); isFile {
 		small, _ := strconv.ParseBool(in.Query().Get("thumbnail"))
 		kind, _, _ := mime.ParseMediaType(kept.Get("Content-Type"))
 		image := slices.Contains(thumbnails, kind)
@@ -205,9 +232,12 @@ func modify(res *http.Response) error {
 				disposition = "attachment"
 			}
 			kept.Set("Content-Disposition", disposition)
+			if res.StatusCode < http.StatusMultipleChoices { // others are errors as JSON
+				kept.Set("Content-Type", "application/octet-stream") // whatever its author says that it is
+			}
 		}
 	}
-	kept.Set("Content-Security-Policy", proxyPolicy)
+	setHeaders(kept, proxyPolicy)
 	return nil
 }
 
@@ -218,7 +248,8 @@ func replaced(res *http.Response, status *metav1.Status) error {
 		return err
 	}
 	_ = res.Body.Close()
-	res.Header = http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(body))}, "Content-Security-Policy": {proxyPolicy}}
+	res.Header = http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(body))}}
+	setHeaders(res.Header, proxyPolicy)
 	res.StatusCode, res.Status = int(status.Code), ""
 	res.ContentLength, res.Body = int64(len(body)), io.NopCloser(bytes.NewReader(body))
 	return nil
@@ -226,6 +257,7 @@ func replaced(res *http.Response, status *metav1.Status) error {
 
 // failed answers a request that got no answer of the API server.
 func failed(w http.ResponseWriter, r *http.Request, err error) {
+	setHeaders(w.Header(), proxyPolicy)
 	var large *http.MaxBytesError
 	switch {
 	case r.Context().Err() != nil:
@@ -233,7 +265,6 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &large):
 		refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: write less at once", large.Limit))
 	default:
-		w.Header().Set("Content-Security-Policy", proxyPolicy)
 		refuse(w, http.StatusBadGateway, reasonUnreachable, fmt.Sprintf("the API server did not answer: %v: check the network, and try again", err))
 	}
 }

@@ -32,6 +32,7 @@ type Wait struct {
 type EffectRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	UID       string `json:"uid"`
 	Thread    string `json:"thread"`
 	Does      string `json:"does"`
 	Schedule  string `json:"schedule"`

@@ -13,16 +13,22 @@ import (
 // noSession is the answer to a browser without a session.
 const noSession = "The console does not know this browser: open the address that `kubectl skein console` printed, or run the command again.\n"
 
-// pagePolicy is the Content-Security-Policy of the page: its own files, and nothing that runs beside them.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
-	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+// pagePolicy returns the Content-Security-Policy of the page on a port: its own script and style by their names, because the files of threads are below
+// the same origin, and nothing that runs beside them.
+func pagePolicy(port string) string {
+	named := func(file string) string {
+		return "http://127.0.0.1:" + port + "/" + file + " http://localhost:" + port + "/" + file
+	}
+	return "default-src 'none'; script-src " + named("console.js") + "; style-src " + named("console.css") + "; img-src 'self' blob:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+}
 
 // guarded answers requests that this server must not serve: those by another name, which a page of another site may have bound to
 // loopback, those without the cookie, and those that another site caused.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	var origins http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setHeaders(w.Header())
+		setHeaders(w.Header(), s.policy)
 		if !s.hosts[strings.ToLower(r.Host)] {
 			refuse(w, http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the console has no host %q: open it at http://127.0.0.1:%s/", r.Host, s.port))
 			return
@@ -47,9 +53,9 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders sets the headers of all answers. The proxy replaces the policy of what it forwards.
-func setHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", pagePolicy)
+// setHeaders sets the headers of all answers.
+func setHeaders(h http.Header, policy string) {
+	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -96,7 +102,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		unused(w, r)
 		return
 	}
-	if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(s.token)) != 1 {
+	if token := r.URL.Query().Get("token"); subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 && !s.opening.use(token) {
 		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, "the token is not that of this console: open the address that `kubectl skein console` printed last")
 		return
 	}

@@ -132,8 +132,9 @@ var _ = Describe("a session", func() {
 		} {
 			Expect(got.Header.Get(name)).To(Equal(value), name)
 		}
+		localhost := strings.Replace(b.base, "127.0.0.1", "localhost", 1)
 		policy := strings.Split(got.Header.Get("Content-Security-Policy"), "; ")
-		Expect(policy).To(ContainElements("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
+		Expect(policy).To(ContainElements("default-src 'none'", "script-src "+b.base+"/console.js "+localhost+"/console.js", "style-src "+b.base+"/console.css "+localhost+"/console.css", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
 			"frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'"))
 		Expect(b.get(ctx, "/console.js").Header.Get("Content-Type")).To(Equal("text/javascript; charset=utf-8"))
 		Expect(b.get(ctx, "/dist/a.css").Text).To(Equal("a{}"))
@@ -168,9 +169,24 @@ var _ = Describe("a session", func() {
 		b.ended <- nil // for the end of the spec
 		Eventually(ctx, held).Should(BeClosed())
 		Eventually(ctx, c.watching).Should(BeZero())
-		Eventually(ctx, func(ctx context.Context) error {
-			_, _, err := conn.Read(ctx)
-			return err
-		}).Should(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) websocket.StatusCode {
+			_, _, err := conn.Read(ctx) // first what was on its way
+			return websocket.CloseStatus(err)
+		}).Should(Equal(websocket.StatusGoingAway))
+	})
+
+	It("opens for the program that opens a browser once, for others' eyes may see its arguments", Label("CON-04"), func(ctx SpecContext) {
+		s, _ := counting()
+		b := stranger(optionsFor(s))
+		once := strings.TrimPrefix(b.server.Once(), b.base)
+		Expect(once).NotTo(ContainSubstring(b.token))
+		Expect(b.get(ctx, once).Text).To(Equal(string(page["index.html"].Data)))
+		Expect(b.get(ctx, "/api/session").StatusCode).To(Equal(http.StatusOK))
+		b.client.Jar = nil
+		Expect(b.get(ctx, once)).To(haveStatus(http.StatusForbidden, "the token is not that of this console"))
+		first, second := strings.TrimPrefix(b.server.Once(), b.base), strings.TrimPrefix(b.server.Once(), b.base)
+		Expect(b.get(ctx, first).StatusCode).To(Equal(http.StatusForbidden), "a newer one has taken its place")
+		Expect(b.get(ctx, second).Request.URL.Path).To(Equal("/"))
+		Expect(b.get(ctx, "/login?token=")).To(haveStatus(http.StatusForbidden, ""))
 	})
 })

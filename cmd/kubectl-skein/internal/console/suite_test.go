@@ -59,8 +59,8 @@ func optionsFor(s *httptest.Server) console.Options {
 		Effect: func(e *skeinv1.ScheduledEffect) console.EffectRow {
 			return console.EffectRow{Namespace: e.Namespace, Name: e.Name, Phase: e.Status.Phase}
 		},
-		RunEffect:     func(context.Context, string, string) ([]string, error) { return nil, nil },
-		SuspendEffect: func(context.Context, string, string, bool) (bool, string, error) { return false, "", nil },
+		RunEffect:     func(context.Context, console.Object, string) ([]string, error) { return nil, nil },
+		SuspendEffect: func(context.Context, console.Object, bool) (bool, string, error) { return false, "", nil },
 		Role:          func(verb, resource, _ string) string { return "role-to-" + verb },
 		Advice:        func(s metav1.Status) string { return "" },
 		Retry:         &wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1},
@@ -71,6 +71,7 @@ func optionsFor(s *httptest.Server) console.Options {
 type browser struct {
 	base, token string
 	client      *http.Client
+	server      *console.Server
 	ended       chan error // has the result of Serve
 	stop        context.CancelFunc
 }
@@ -94,7 +95,7 @@ func stranger(o console.Options) *browser {
 	s, err := console.New(l, o)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(context.Background())
-	b := &browser{ended: make(chan error, 1), stop: stop}
+	b := &browser{server: s, ended: make(chan error, 1), stop: stop}
 	go func() { b.ended <- s.Serve(ctx, l) }()
 	DeferCleanup(func(ctx SpecContext) {
 		stop()

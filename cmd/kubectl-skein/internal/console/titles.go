@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -30,10 +31,11 @@ func titleOf(h *runtimev1.ThreadHistory) title {
 }
 
 // titles adds to the rows of threads what only the runtime API knows: titles that a model wrote, and which threads are archived. Who may
-// not read it sees the rows without them. The feed's mu guards byID.
+// not read it sees the rows without them. The feed's mu guards byID and listed.
 type titles struct {
 	threads *feed
 	byID    map[string]title
+	listed  map[string]bool // those that have come since the list began again; nil when it is complete
 }
 
 func newTitles() *titles { return &titles{byID: map[string]title{}} }
@@ -57,6 +59,9 @@ func (t *titles) follow(ctx context.Context, from *runtimeclient.Client, namespa
 	for ctx.Err() == nil {
 		for change, err := range from.FollowHistory(ctx, namespace) {
 			if err != nil {
+				if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+					t.refused()
+				}
 				break
 			}
 			pause = retry
@@ -78,39 +83,74 @@ func (t *titles) take(change runtimeclient.HistoryChange) {
 	f := t.threads
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if change.Reset && f.synced {
-		t.forget()
+	if change.Reset {
+		t.listed = map[string]bool{}
 	}
 	changed := map[string]bool{}
 	for i := range change.Items {
 		h := &change.Items[i]
-		before := t.byID[h.ThreadID]
-		now := titleOf(h)
-		if now.v < before.v && !change.Reset {
+		before, now := t.byID[h.ThreadID], titleOf(h)
+		// While the list comes, its items count also where their versions are lower: the store may have been restored from a backup.
+		first := t.listed != nil && !t.listed[h.ThreadID]
+		if now.v < before.v && !first {
 			continue
+		}
+		if t.listed != nil {
+			t.listed[h.ThreadID] = true
 		}
 		t.byID[h.ThreadID] = now
 		if before.text != now.text || before.archived != now.archived {
 			changed[h.ThreadID] = true
 		}
 	}
-	if len(changed) == 0 {
+	if change.Complete {
+		maps.DeleteFunc(t.byID, func(id string, _ title) bool { return !t.listed[id] })
+		t.listed = nil
+	}
+	t.prune()
+	t.touch(changed)
+}
+
+// touch makes the pages show threads again. The feed's mu is held.
+func (t *titles) touch(ids map[string]bool) {
+	if len(ids) == 0 {
 		return
 	}
-	for key, row := range f.rows {
-		if r, ok := row.(ThreadRow); ok && changed[r.ID] {
-			f.touched(key)
+	for key, row := range t.threads.rows {
+		if r, ok := row.(ThreadRow); ok && ids[r.ID] {
+			t.threads.touched(key)
 		}
 	}
 }
 
-// forget removes the titles of threads that are gone, of which the runtime API does not tell.
-func (t *titles) forget() {
-	listed := make(map[string]bool, len(t.threads.rows))
-	for _, row := range t.threads.rows {
+// spare is how many titles without a row are kept: a title may come before its Thread.
+const spare = 1000
+
+// prune removes the titles of threads that have no Thread, such as deleted ones, of which the runtime API does not tell. The feed's mu is held.
+func (t *titles) prune() {
+	f := t.threads
+	if !f.synced || t.listed != nil || len(t.byID) <= len(f.rows)+spare {
+		return
+	}
+	there := make(map[string]bool, len(f.rows))
+	for _, row := range f.rows {
 		if r, ok := row.(ThreadRow); ok {
-			listed[r.ID] = true
+			there[r.ID] = true
 		}
 	}
-	maps.DeleteFunc(t.byID, func(id string, _ title) bool { return !listed[id] })
+	maps.DeleteFunc(t.byID, func(id string, _ title) bool { return !there[id] })
+}
+
+// refused forgets all titles, because the viewer may not read them any more.
+func (t *titles) refused() {
+	f := t.threads
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := make(map[string]bool, len(t.byID))
+	for id := range t.byID {
+		known[id] = true
+	}
+	clear(t.byID)
+	t.listed = nil
+	t.touch(known)
 }

@@ -1,7 +1,7 @@
 // The ScheduledEffects: when they fire next, when they fired last, and what did not fire.
-import { memo, useMemo, useState } from "react";
+import { memo, useMemo, useRef, useState } from "react";
 import { Due } from "./age";
-import { firingsPath, get, post } from "./api";
+import { firingsPath, get, post, RequestError } from "./api";
 import { lacking, useViewer } from "./context";
 import { cost, count, duration, fromMicros, plural, time } from "./format";
 import { useAction, useLoaded } from "./hooks";
@@ -167,6 +167,8 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
   const suspend = useAction();
   const [said, setSaid] = useState<string[]>([]);
   const path = `/api/effects/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}`;
+  // A press that is repeated because its answer was lost fires once.
+  const key = useRef(crypto.randomUUID());
   const paused = row.suspended || row.phase === "Paused";
   return (
     <div className="effect-actions">
@@ -180,7 +182,15 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
           onClick={() =>
             void fire.run(async () => {
               setSaid([]);
-              setSaid((await post<{ lines: string[] }>(`${path}/run`, {})).lines);
+              try {
+                setSaid((await post<{ lines: string[] }>(`${path}/run`, { uid: row.uid, key: key.current })).lines);
+              } catch (err) {
+                // Without an answer the request may have been made: the next press repeats it.
+                if (!(err instanceof RequestError) || err.code === 0 || err.code >= 500) throw err;
+                key.current = crypto.randomUUID();
+                throw err;
+              }
+              key.current = crypto.randomUUID();
               onDone();
             })
           }
@@ -193,7 +203,7 @@ function Actions({ row, unavailable, onDone }: { row: EffectRow; unavailable: st
           onClick={() =>
             void suspend.run(async () => {
               setSaid([]);
-              const { message } = await post<{ message: string }>(`${path}/suspension`, { suspend: !paused });
+              const { message } = await post<{ message: string }>(`${path}/suspension`, { uid: row.uid, suspend: !paused });
               if (message) setSaid([message]);
             })
           }

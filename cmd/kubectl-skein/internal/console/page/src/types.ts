@@ -66,6 +66,7 @@ export interface ThreadRow {
 export interface EffectRow {
   namespace: string;
   name: string;
+  uid: string;
   thread: string;
   does: string;
   schedule: string;
