@@ -60,7 +60,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // fail answers a request with an error of the API server or of the way to it.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody waits for the answer
+		return // the browser has gone
 	}
 	status := s.explain(err)
 	answer(w, int(status.Code), status)

@@ -148,7 +148,7 @@ var _ = Describe("live lists", Label("CON-01"), func() {
 		Eventually(ctx, c.watching).Should(Equal(2))
 		resets, synced := t.resets["threads"], t.synced["threads"]
 		c.mu.Lock()
-		delete(c.objects[threadsPath], "b") // a deletion that nobody is told of
+		delete(c.objects[threadsPath], "b") // a deletion without an event
 		c.mu.Unlock()
 		c.expire()
 		t.until(ctx, func() bool { return t.resets["threads"] > resets && t.synced["threads"] > synced })

@@ -261,7 +261,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	var large *http.MaxBytesError
 	switch {
 	case r.Context().Err() != nil:
-		return // nobody waits for the answer
+		return // the browser has gone
 	case errors.As(err, &large):
 		refuse(w, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes: write less at once", large.Limit))
 	default:

@@ -175,7 +175,7 @@ var _ = Describe("a session", func() {
 		}).Should(Equal(websocket.StatusGoingAway))
 	})
 
-	It("opens for the program that opens a browser once, for others' eyes may see its arguments", Label("CON-04"), func(ctx SpecContext) {
+	It("opens one session for the program that opens a browser", Label("CON-04"), func(ctx SpecContext) {
 		s, _ := counting()
 		b := stranger(optionsFor(s))
 		once := strings.TrimPrefix(b.server.Once(), b.base)

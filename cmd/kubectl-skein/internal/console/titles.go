@@ -30,7 +30,7 @@ func titleOf(h *runtimev1.ThreadHistory) title {
 	return t
 }
 
-// titles adds to the rows of threads what only the runtime API knows: titles that a model wrote, and which threads are archived. Who may
+// titles adds to the rows of threads what only the runtime API knows: titles that a model wrote, and which threads are archived. A viewer who may
 // not read it sees the rows without them. The feed's mu guards byID and listed.
 type titles struct {
 	threads *feed

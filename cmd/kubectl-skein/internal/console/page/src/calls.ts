@@ -61,7 +61,7 @@ function keyOfCall(thread: ThreadName, call: ListedCall): string {
 }
 
 function sayDecision(d: Decided): string {
-  if (d.expired) return "refused, because nobody decided in time";
+  if (d.expired) return "refused, because its time ran out";
   return `${d.approved ? "approved" : "refused"}${d.by ? ` by ${d.by}` : ""}`;
 }
 

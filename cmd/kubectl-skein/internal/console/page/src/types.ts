@@ -9,7 +9,7 @@ export interface Status {
   code?: number;
 }
 
-/** Who looks at which cluster. */
+/** The viewer, and the cluster that they look at. */
 export interface Session {
   cluster: string;
   context: string;

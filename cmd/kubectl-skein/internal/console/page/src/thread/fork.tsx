@@ -32,7 +32,7 @@ export function ForkDialog({ namespace, threadId, message, onClose }: ForkDialog
     setError("");
     try {
       const made = await post<{ metadata: { name: string; namespace?: string } }>(threadPath(namespace, threadId, "fork"), body, asked.current.key);
-      // Who has closed the dialog meanwhile has turned to something else. The new thread is in the list.
+      // A viewer who has closed the dialog meanwhile stays where they are. The new thread is in the list.
       if (!open.current) return;
       onClose();
       go({ view: "thread", namespace: made.metadata.namespace || namespace, name: made.metadata.name, tab: "conversation" });
