@@ -133,10 +133,10 @@ var _ = Describe("The console and texts that are hard to show", Label("CON-04"),
 	It("shows them as they are, and the others of the thread", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
-		long := strings.Repeat("-", 80) + "\n\n" + strings.Repeat("A line of **this** text"+strings.Repeat(" with words", 10)+".\n\n", 500)
+		long := strings.Repeat("-", 80) + "\n\n" + strings.Repeat("A line of **this** text"+strings.Repeat(" with words", 10)+".\n\n", 400)
 		for _, text := range []string{
-			strings.Repeat(">", 3000) + "deep", strings.Repeat("- ", 3000) + "listed", strings.Repeat("*a_ ", 3000) + "starred", strings.Repeat("[", 20000) + "open",
-			strings.Repeat("a\n=\n", 10000) + "headed", strings.Repeat("|a", 1000) + "|\n" + strings.Repeat("|-", 1000) + "|\n" + strings.Repeat("|\n", 1000) + "tabled", long, "and **that** is all",
+			strings.Repeat(">", 3000) + "deep", strings.Repeat("- ", 100) + "listed", strings.Repeat("*a_ ", 1200) + "starred", strings.Repeat("[", 1500) + "open",
+			strings.Repeat("a\n=\n", 1600) + "headed", strings.Repeat("|a", 70) + "|\n" + strings.Repeat("|-", 70) + "|\n" + strings.Repeat("|\n", 70) + "tabled", long, "and **that** is all",
 		} {
 			_, err := t.Inject(ctx, runtimev1.NewMessage{Role: "assistant", Content: text})
 			Expect(err).NotTo(HaveOccurred())

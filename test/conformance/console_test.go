@@ -211,6 +211,11 @@ var _ = Describe("The console", func() {
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
 		address := serveConsole(ctx, "-n", ns)
 		open := make([]*chromium.Page, pages)
+		var each []OmegaMatcher
+		for i := range pages {
+			each = append(each, ContainSubstring("\nfrom page %02d.", i))
+		}
+		showAll := And(each...)
 		for i := range open {
 			open[i] = chromium.Open(ctx, address)
 			openThread(ctx, open[i], "thread")
@@ -227,9 +232,7 @@ var _ = Describe("The console", func() {
 			}
 		}).Should(Succeed())
 		for _, p := range open {
-			for i := range pages {
-				p.By("region", "Messages").See(ctx, fmt.Sprintf("from page %02d.", i))
-			}
+			Eventually(ctx, func() string { return p.By("region", "Messages").Text(ctx) }).Should(showAll)
 			p.Test("outgoing").Gone(ctx)
 		}
 	}, SpecTimeout(5*patience))
