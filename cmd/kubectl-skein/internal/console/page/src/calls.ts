@@ -2,16 +2,7 @@
 // list that closed its gaps could move the button of another call under the pointer of a person who is about to click.
 import { useCallback, useEffect, useReducer, useRef } from "react";
 import { get, messageOf, RequestError, threadPath } from "./api";
-import type { Approval } from "./types";
-
-/** What was decided, as the runtime API says it. */
-export interface Decided {
-  approved: boolean;
-  by?: string;
-  expired?: boolean;
-}
-
-type ListedCall = Omit<Approval, "decision"> & { decision?: Decided | null };
+import type { Approval, ApprovalList, Decided } from "./types";
 
 export interface ThreadName {
   namespace: string;
@@ -21,7 +12,7 @@ export interface ThreadName {
 export interface Item {
   key: string;
   thread: ThreadName;
-  call: ListedCall;
+  call: Approval;
   /** Calls of the same group follow each other, and belong to the same thread. */
   group: number;
   /** What became of the call; "" while it waits. */
@@ -41,7 +32,7 @@ export interface Calls {
 }
 
 type Change =
-  | { kind: "read"; thread: ThreadName; calls: ListedCall[]; more: boolean }
+  | { kind: "read"; thread: ThreadName; calls: Approval[]; more: boolean }
   | { kind: "failed"; thread: ThreadName; error: string }
   | { kind: "gone"; thread: ThreadName }
   | { kind: "decided"; key: string; became: string }
@@ -55,7 +46,7 @@ export function nameOf(thread: ThreadName): string {
   return `${thread.namespace}/${thread.name}`;
 }
 
-function keyOfCall(thread: ThreadName, call: ListedCall): string {
+function keyOfCall(thread: ThreadName, call: Approval): string {
   // Ids of calls may come again in later runs.
   return [nameOf(thread), call.toolCallId, call.requestedAt ?? 0].join(" ");
 }
@@ -81,7 +72,7 @@ function reduce(old: Calls, change: Change): Calls {
 }
 
 /** Takes in the calls that a thread has now. */
-function take(old: Calls, thread: ThreadName, calls: ListedCall[], more: boolean): Calls {
+function take(old: Calls, thread: ThreadName, calls: Approval[], more: boolean): Calls {
   const name = nameOf(thread);
   const now = new Map(calls.map((call) => [keyOfCall(thread, call), call]));
   const known = new Set<string>();
@@ -141,7 +132,7 @@ export function Reader({ namespace, name, version, onRead }: ReaderProps) {
       reading = true;
       readAt = Date.now();
       try {
-        const list = await get<{ approvals: ListedCall[]; hasMore: boolean }>(`${threadPath(namespace, name, "approvals")}?limit=100`, stop.signal);
+        const list = await get<ApprovalList>(`${threadPath(namespace, name, "approvals")}?limit=100`, stop.signal);
         if (!stop.signal.aborted) onRead({ kind: "read", thread, calls: list.approvals, more: list.hasMore });
       } catch (err) {
         if (stop.signal.aborted) return;

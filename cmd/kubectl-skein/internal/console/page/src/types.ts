@@ -231,7 +231,14 @@ export interface Approval {
   arguments?: string;
   requestedAt?: number;
   expiresAt?: number;
-  decision?: { decision: string } | null;
+  decision?: Decided | null;
+}
+
+/** What was decided about a call. */
+export interface Decided {
+  approved: boolean;
+  by?: string;
+  expired?: boolean;
 }
 
 export interface ApprovalList {
