@@ -162,7 +162,8 @@ func (p *plugin) suspendEffect(ctx context.Context, shown console.Object, suspen
 	return true, message, consoleError(mergeEffect(ctx, c, o, patch))
 }
 
-// consoleError gives an error of a command, which has an exit code, one of HTTP. Errors of the server have one already.
+// consoleError returns an error of a command with the HTTP status code that matches its exit code. It returns other errors as they are: those of the
+// API server have a status code already.
 func consoleError(err error) error {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return err

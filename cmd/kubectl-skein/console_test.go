@@ -83,8 +83,8 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		}
 		Expect(stop()).To(Equal(exitInterrupted))
 
-		get, address, _, stop = browse(ctx, "--as=nobody", "-A")
-		Expect(get(address + "/api/session")).To(And(ContainSubstring(`"namespace":""`), ContainSubstring(`"user":"nobody"`)))
+		get, address, _, stop = browse(ctx, "--as=guest", "-A")
+		Expect(get(address + "/api/session")).To(And(ContainSubstring(`"namespace":""`), ContainSubstring(`"user":"guest"`)))
 		Expect(get(address + "/api/namespaces")).To(MatchJSON(`{"namespaces":["` + ns + `"],"complete":false}`))
 		Expect(get(address + "/api/rights?namespace=" + ns)).To(And(ContainSubstring(`"send":false`), ContainSubstring(`"send":"create threads/queue: role skein-conversation-writer"`),
 			ContainSubstring(`"approve":"create threads/approvals: role skein-approver"`), ContainSubstring(`"effects":"patch scheduledeffects: role skein-editor"`)))
@@ -208,7 +208,7 @@ var _ = Describe("kubectl skein console", Label("CON-01"), func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(2*patience))
 
-	It("gives the program that opens a browser a token that works once", func(ctx SpecContext) {
+	It("passes a single-use token to the program that opens a browser", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		asked := filepath.Join(dir, "asked")
 		Expect(os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"$1\" > "+asked+"\nexit 3\n"), 0o700)).To(Succeed())

@@ -67,7 +67,7 @@ func (l *Locator) middle(ctx context.Context) (x, y float64, err error) {
 	return x, y, err
 }
 
-// focus gives the element the focus.
+// focus moves the focus to the element.
 func (l *Locator) focus(ctx context.Context) (cdp.BackendNodeID, error) {
 	node, err := l.one(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *Locator) focus(ctx context.Context) (cdp.BackendNodeID, error) {
 	return node, nil
 }
 
-// Focus gives the element the focus.
+// Focus moves the focus to the element.
 func (l *Locator) Focus(ctx context.Context) {
 	GinkgoHelper()
 	l.page.until(ctx, func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (l *Locator) Focus(ctx context.Context) {
 	})
 }
 
-// Type gives the element the focus and types a text, behind what it contains.
+// Type focuses the element and types a text at the end of its content.
 func (l *Locator) Type(ctx context.Context, text string) {
 	GinkgoHelper()
 	l.Focus(ctx)
@@ -135,7 +135,7 @@ func (l *Locator) Choose(ctx context.Context, label string) {
 	})
 }
 
-// Press gives the element the focus and presses keys, as Press of Page does.
+// Press focuses the element and presses keys, as Page.Press does.
 func (l *Locator) Press(ctx context.Context, keys ...string) {
 	GinkgoHelper()
 	l.Focus(ctx)

@@ -73,7 +73,7 @@ func part(ctx context.Context, p *chromium.Page, name string) {
 	}).Should(Succeed())
 }
 
-// bindRole gives a user a ClusterRole of config/rbac in a namespace.
+// bindRole installs ClusterRoles of config/rbac and binds them to a user in a namespace.
 func bindRole(ctx context.Context, ns, user string, roles ...string) {
 	GinkgoHelper()
 	for _, role := range roles {

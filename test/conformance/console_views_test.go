@@ -120,7 +120,7 @@ var _ = Describe("The console's list of threads", func() {
 })
 
 var _ = Describe("The console's parts of a thread", func() {
-	It("opens a file below the list, follows what is written to it, and gives the focus back", Label("CON-01", "CON-04"), func(ctx SpecContext) {
+	It("opens a file below the list, follows what is written to it, and returns the focus", Label("CON-01", "CON-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(t.WriteFile(ctx, "/report.txt", "text/plain", []byte("three orders"))).To(Succeed())

@@ -40,7 +40,7 @@ func applyRights(ctx context.Context, installed string, args ...string) {
 	Expect(err).NotTo(HaveOccurred(), out)
 }
 
-// installRights applies the RBAC objects of config/persistent, and then those of another installation over them. It also gives the manager's
+// installRights applies the RBAC objects of config/persistent, and then those of another installation over them. It also grants the manager's
 // service account the rights that only a process outside of the cluster needs. more are further ClusterRoleBindings of the other installation.
 func installRights(ctx context.Context, installed string, more ...string) {
 	GinkgoHelper()

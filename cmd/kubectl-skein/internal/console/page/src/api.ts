@@ -102,10 +102,15 @@ export async function getBlob(path: string, signal?: AbortSignal): Promise<Blob>
 }
 
 /** Sends JSON. A key makes a repeat of the request change nothing. */
-export async function post<T>(path: string, body: unknown, key?: string): Promise<T> {
+export function post<T>(path: string, body: unknown, key?: string): Promise<T> {
+  return postText(path, JSON.stringify(body), key);
+}
+
+/** Sends a text that is JSON already. */
+export async function postText<T>(path: string, body: string, key?: string): Promise<T> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (key) headers["Idempotency-Key"] = key;
-  return (await (await ask(path, { method: "POST", headers, body: JSON.stringify(body) })).json()) as T;
+  return (await (await ask(path, { method: "POST", headers, body })).json()) as T;
 }
 
 /** Returns what went wrong, for people. */
